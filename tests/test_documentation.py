@@ -19,7 +19,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PACKAGES = ["devicemanager", "checkpoint", "podresources", "tests", "tools"]
 COMMAND = Path(sys.executable).with_name("devicemanager")
 # Programs that run until they are stopped: files with tests of their own, shown as they are.
-PROGRAMS = {path.read_text() for path in (ROOT / "tests/examples").glob("*.py")}
+PROGRAMS = {path.read_text() for path in (ROOT / "examples/python").glob("*.py")}
 
 
 def blocks(page, language):

@@ -1,4 +1,4 @@
-"""A project with a ``protos/`` or ``checkpoint.py`` of its own: both keep working."""
+"""A project with modules ``protos`` or ``checkpoint``: its imports and ours both work."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from tests.paths import ROOT
 from tests.sessions import SPARE
 
 OURS = ["checkpoint", "podresources", "protos"]
-JOURNEY = """
+ADMISSION = """
 from devicemanager import MockKubelet
 from devicemanager.testing import SimulatedPluginFactory, pod_manifest
 
@@ -26,7 +26,7 @@ with MockKubelet() as kubelet, SimulatedPluginFactory(kubelet) as simulate:
 
 @pytest.fixture
 def project(tmp_path):
-    """A project that has all three names, each in another form."""
+    """A project with modules of all three names, in three forms."""
     for name, text in {
         "checkpoint.py": "MINE = 'a training checkpoint'\n",
         "podresources/__init__.py": "MINE = 'my client'\n",
@@ -62,23 +62,23 @@ print(checkpoint.MINE, podresources.MINE, protos.api_pb2.MINE, sep=", ")
 """
 
 
-@pytest.mark.parametrize("order", [(MINE, JOURNEY), (JOURNEY, MINE)])
-def test_a_kubelet_and_a_plugin_run_beside_modules_of_the_same_names(project, order):
+@pytest.mark.parametrize("order", [(MINE, ADMISSION), (ADMISSION, MINE)])
+def test_kubelet_and_plugin_run_beside_modules_of_the_same_names(project, order):
     lines = output(project, "".join(order))
     assert sorted(lines) == ["1", "a training checkpoint, my client, my messages"]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_one_such_module_is_enough_to_matter_and_the_others_stay_public(tmp_path, name):
+def test_one_hidden_package_leaves_the_others_public(tmp_path, name):
     (tmp_path / f"{name}.py").write_text("MINE = 1\n")
     others = sorted(set(OURS) - {name})
     lines = output(
-        tmp_path, f"{JOURNEY}\nimport {', '.join(OURS)}\nprint({name}.MINE, {others[0]}.__file__)"
+        tmp_path, f"{ADMISSION}\nimport {', '.join(OURS)}\nprint({name}.MINE, {others[0]}.__file__)"
     )
     assert lines == ["1", f"1 {ROOT / others[0] / '__init__.py'}"]
 
 
-def test_our_classes_exist_once(tmp_path):
+def test_classes_exist_once(tmp_path):
     (tmp_path / "protos.py").write_text("")
     code = """
 import podresources
@@ -92,7 +92,7 @@ except podresources.SocketNotFound as error:
     assert output(tmp_path, code) == ["True"]
 
 
-def test_the_fixtures_work_in_such_a_project(project):
+def test_fixtures_work_beside_modules_of_the_same_names(project):
     (project / "conftest.py").write_text("import checkpoint\nassert checkpoint.MINE\n")
     (project / "test_it.py").write_text(
         "from protos.api_pb2 import MINE\n"
@@ -115,7 +115,7 @@ def test_the_fixtures_work_in_such_a_project(project):
         (["simulate", "--number-devices", "-1"], "number"),
     ],
 )
-def test_the_command_still_knows_its_errors(project, arguments, text):
+def test_command_reports_its_own_errors(project, arguments, text):
     done = run(project, "-m", "devicemanager", *arguments)
     assert done.returncode != 0
     assert text in done.stderr
@@ -123,25 +123,25 @@ def test_the_command_still_knows_its_errors(project, arguments, text):
     assert "Traceback" not in done.stderr
 
 
-def test_a_directory_of_that_name_that_is_no_package_stays_importable(tmp_path):
+def test_namespace_package_of_the_same_name_is_importable(tmp_path):
     (tmp_path / "protos").mkdir()
     (tmp_path / "protos/api_pb2.py").write_text("MINE = 'my messages'\n")
     code = "import protos.api_pb2\nfrom protos import deviceplugin_v1beta1\n"
     assert output(tmp_path, code + "print(protos.api_pb2.MINE)") == ["my messages"]
 
 
-def test_without_our_package_the_one_in_its_place_is_named(project):
-    """As when somebody copies ``devicemanager`` alone."""
+def test_missing_package_error_names_the_hiding_module(project):
+    """The package ``devicemanager`` was copied without the others."""
     copied = project / "copied"
     shutil.copytree(ROOT / "devicemanager", copied / "devicemanager")
     done = run(project, "-c", "from devicemanager import MockKubelet", PYTHONPATH=str(copied))
     assert done.stderr.splitlines()[-1] == (
-        f"ImportError: {project}/checkpoint.py stands in the way of a package that comes with "
-        "devicemanager: rename it, or move it into a package of yours"
+        f"ImportError: {project}/checkpoint.py hides the package checkpoint that comes with "
+        "devicemanager: rename it, or move it into a package"
     )
 
 
-def test_nothing_happens_where_nothing_is_in_the_way(tmp_path):
+def test_nothing_changes_if_nothing_is_hidden(tmp_path):
     code = (
         "import sys, devicemanager.kubelet.mock as mock, builtins\n"
         "print(mock.__builtins__ is vars(builtins) or mock.__builtins__ is builtins)\n"

@@ -1,4 +1,4 @@
-"""The wheel holds the four packages and nothing else, and works where only it is installed."""
+"""The wheel contains the four packages and nothing else, and works without the source tree."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ def installed(wheel, tmp_path_factory):
 
 
 def python(installed, code):
-    """Run a fresh interpreter that finds the wheel's packages before this tree's."""
+    """Run a new interpreter that finds the wheel's packages before this tree's."""
     done = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", code],
         env=os.environ | {"PYTHONPATH": str(installed)},
@@ -65,13 +65,13 @@ def python(installed, code):
     return done.stdout.strip()
 
 
-def test_the_wheel_holds_the_four_packages_and_its_metadata_only(wheel):
+def test_wheel_contains_only_the_four_packages_and_metadata(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
     assert len(tops) == len(PACKAGES) + 1
 
 
-def test_the_wheel_holds_every_file_of_the_packages(wheel):
+def test_wheel_contains_every_file_of_the_packages(wheel):
     packed = {name for name in wheel.namelist() if name.partition("/")[0] in PACKAGES}
     here = {
         path.relative_to(ROOT).as_posix()
@@ -84,7 +84,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel):
     assert {"protos/deviceplugin_v1beta1.binpb", "protos/deviceplugin_v1beta1.proto"} <= packed
 
 
-def test_the_metadata_names_licence_and_entry_points(wheel):
+def test_metadata_has_licence_and_entry_points(wheel):
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     folder = metadata.removesuffix("METADATA")
     lines = wheel.read(metadata).decode().splitlines()
@@ -96,7 +96,7 @@ def test_the_metadata_names_licence_and_entry_points(wheel):
     assert dict(points["pytest11"]) == {"devicemanager": "devicemanager.testing.pytest_plugin"}
 
 
-def test_the_sdist_holds_what_the_wheel_is_built_of_and_the_tests(sdist, wheel):
+def test_sdist_contains_the_sources_of_the_wheel_and_the_tests(sdist, wheel):
     packed = {name for name in wheel.namelist() if name.partition("/")[0] in PACKAGES}
     assert {name: sdist.get(name) for name in packed} == {name: wheel.read(name) for name in packed}
     assert {"LICENSE", "Makefile", "README.md", "constraints/dev.txt"} <= set(sdist)
@@ -104,12 +104,12 @@ def test_the_sdist_holds_what_the_wheel_is_built_of_and_the_tests(sdist, wheel):
     assert not [name for name in sdist if name.startswith((".venv", ".cache", ".git/"))]
 
 
-def test_the_tools_and_the_demo_are_not_in_the_wheel(wheel):
+def test_tools_and_tests_are_not_in_the_wheel(wheel):
     assert {name.partition("/")[0] for name in wheel.namelist()}.isdisjoint({"tools", "tests"})
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES))
-def test_a_package_imports_from_the_wheel_without_a_warning(installed, package):
+def test_package_imports_from_the_wheel_without_a_warning(installed, package):
     found = python(installed, f"import {package}; print({package}.__file__)")
     assert Path(found) == installed / package / "__init__.py"
 
@@ -122,7 +122,7 @@ def test_messages_and_stubs_import_from_the_wheel(installed):
     assert python(installed, code) == f"gpu0 {installed}/protos/deviceplugin_v1beta1.py"
 
 
-def test_the_wheel_works_beside_modules_of_the_same_names(installed, tmp_path):
+def test_wheel_works_beside_modules_of_the_same_names(installed, tmp_path):
     for name in ["checkpoint", "podresources", "protos"]:
         (tmp_path / f"{name}.py").write_text("MINE = 1")
     code = (
@@ -135,11 +135,11 @@ def test_the_wheel_works_beside_modules_of_the_same_names(installed, tmp_path):
     assert python(installed, code) == "1 1 1"
 
 
-def test_the_command_the_wheel_installs_can_be_called(installed):
+def test_command_of_the_wheel_can_be_called(installed):
     assert python(installed, "from devicemanager.cli import main; print(callable(main))") == "True"
 
 
-def test_the_pytest_plugin_imports_nothing_heavy(installed):
+def test_pytest_plugin_imports_nothing_heavy(installed):
     code = (
         "import pytest, sys\n"
         "before = set(sys.modules)\n"

@@ -1,4 +1,4 @@
-"""``devicemanager exec``: a plugin with hard-coded paths, on a mock kubelet's directory."""
+"""``devicemanager exec``: run a plugin with hard-coded paths in a mock kubelet's directory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
 
 _DESCRIPTION = """\
-Run a command that finds the directory of a mock kubelet at /var/lib/kubelet, in private user
-and mount namespaces: no root is needed, and nobody else sees a difference. Signals and the
-exit status pass through; what the command started ends with it.
+Run a command with the directory of a mock kubelet mounted at /var/lib/kubelet. The mounts are in
+private user and mount namespaces: no root is needed, and other processes are not affected. Signals
+and the exit status pass through. Descendants of the command are killed when it exits.
 """
 
 
 def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager exec`` and its options."""
-    parser = command(
-        subparsers, "exec", _run, "run a plugin whose paths are hard-coded", _DESCRIPTION
-    )
+    parser = command(subparsers, "exec", _run, "run a plugin with hard-coded paths", _DESCRIPTION)
     parser.usage = "%(prog)s --root DIR [--dev DIR] [--sys DIR] [--cdi DIR] -- COMMAND [ARG ...]"
     parser.takes_command = True
     parser.add_argument(
@@ -31,15 +29,17 @@ def add(subparsers: Subparsers) -> None:
         required=True,
         metavar="DIR",
         type=directory,
-        help="what the command sees as /var/lib/kubelet",
+        help="directory to mount at /var/lib/kubelet",
     )
-    for name, what in (
-        ("dev", "/dev, with /dev/null and the like"),
+    for name, path in (
+        ("dev", "/dev; common nodes such as /dev/null stay"),
         ("sys", "/sys"),
         ("cdi", "/etc/cdi and /var/run/cdi"),
     ):
-        parser.add_argument(f"--{name}", metavar="DIR", type=directory, help=f"... as {what}")
-    parser.add_argument("command", nargs="+", metavar="COMMAND", help="the command, after --")
+        parser.add_argument(
+            f"--{name}", metavar="DIR", type=directory, help=f"directory to mount at {path}"
+        )
+    parser.add_argument("command", nargs="+", metavar="COMMAND", help="command to run, after --")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -49,6 +49,7 @@ def _run(args: argparse.Namespace) -> int:
     given = {name: _directory(name, getattr(args, name)) for name in ("root", "dev", "sys", "cdi")}
     root = given.pop("root")
     assert root is not None
+    # Nothing has started a thread so far: `supervise` forks.
     end_as(supervise(Supervision(args.command, node_binds(root, **given))))
 
 
@@ -57,4 +58,5 @@ def _directory(option: str, path: str | None) -> Path | None:
         return None
     if not Path(path).is_dir():
         raise CommandError(f"--{option}: {path} is not a directory")
+    # Resolved now: the mounts can hide parts of the path.
     return Path(path).resolve()

@@ -1,4 +1,4 @@
-"""``devicemanager podresources serve``: the PodResources service from scripted content."""
+"""``devicemanager podresources serve``: run a mock PodResources server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
 
 _DESCRIPTION = """\
-Serve the PodResources API as a kubelet does, from content that files script: pods and what
-they hold, changes over time, errors. A file may also be what `devicemanager pods -o json` or
-`devicemanager resources -o json` has printed on a node. Ends at SIGTERM or Ctrl-C.
+Serve the PodResources API as a kubelet does, with content from files: pods with their devices,
+changes over time, faults. A file can also be the output of `devicemanager pods -o json` or
+`devicemanager resources -o json`. Stops at SIGTERM or Ctrl-C.
 """
 
 
@@ -25,12 +25,12 @@ def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager podresources`` and its subcommand."""
     parser = subparsers.add_parser(
         "podresources",
-        help="serve PodResources from a script",
-        description="The PodResources API without a kubelet. To ask a kubelet, see "
+        help="run a mock PodResources server",
+        description="Serve the PodResources API without a kubelet. To query a kubelet, use "
         "`devicemanager pods` and `devicemanager resources`.",
     )
     below = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
-    serve = command(below, "serve", _serve, "serve PodResources from a script", _DESCRIPTION)
+    serve = command(below, "serve", _serve, "run a mock PodResources server", _DESCRIPTION)
     serve.add_argument(
         "files",
         metavar="FILE",
@@ -42,14 +42,14 @@ def add(subparsers: Subparsers) -> None:
         "--socket",
         metavar="PATH",
         type=file_name,
-        help="where to serve; at most 107 bytes (default: in a new directory under /tmp, "
-        "removed at the end)",
+        help="path of the socket, at most 107 bytes (default: in a new directory under /tmp, "
+        "which is removed at the end)",
     )
     serve.add_argument(
         "--kubelet-version",
         metavar="VERSION",
-        help="whose methods, fields and pods the answers have (default: the script's "
-        "kubelet_version, else all that there are)",
+        help="version whose methods, fields and pods are served (default: kubelet_version of the "
+        "script, otherwise all)",
     )
 
 
@@ -61,7 +61,8 @@ def _serve(args: argparse.Namespace) -> int:
     from devicemanager.testing.mock_podresources import MockPodResources, load_script
     from devicemanager.testing.mock_podresources.reading import MOST_BYTES
 
-    contents = given_contents(args.files, MOST_BYTES)  # before Ctrl-C only asks for the end
+    # Before the signals are handled: Ctrl-C must end a read that blocks.
+    contents = given_contents(args.files, MOST_BYTES)
     with StopSignals() as signals:
         script = load_script(*args.files, contents=contents)
         if args.kubelet_version is not None:
@@ -69,6 +70,7 @@ def _serve(args: argparse.Namespace) -> int:
                 KubeletVersion.parse(args.kubelet_version)
             except VersionError as error:
                 raise CommandError(f"--kubelet-version: {error}") from error
+            # The flag overrides the script.
             script = attrs.evolve(script, kubelet_version=args.kubelet_version)
         with (
             MockPodResources(script, args.socket, report=_report),
@@ -80,6 +82,7 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _report(line: str) -> None:
+    # A closed or missing standard output must not stop the server.
     with contextlib.suppress(OSError, AttributeError):
         sys.stdout.write(f"{clean(line)}\n")
         sys.stdout.flush()

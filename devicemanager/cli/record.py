@@ -1,4 +1,4 @@
-"""``devicemanager record``: what a kubelet and its plugins say to each other, in a file."""
+"""``devicemanager record``: record all calls between a kubelet and its plugins."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ if TYPE_CHECKING:
     from devicemanager.plugin.recording import Recorder
 
 _DESCRIPTION = """\
-Stand between a kubelet and its plugins, pass everything on, and write down what both said.
-With a COMMAND, that plugin alone is recorded: it finds the recorder where it looks for the
-kubelet. With --plugin-dir, plugins that register in that directory. With neither, all plugins
-of the node: the recorder's socket takes the place of kubelet.sock until it stops. Ends at
-SIGTERM or Ctrl-C, or with the command.
+Proxy between a kubelet and its plugins and record all calls. With COMMAND, record this plugin
+only: it finds the recorder at the kubelet's path. With --plugin-dir, record plugins that register
+in that directory. With neither, record all plugins of the node: the recorder's socket replaces
+kubelet.sock until it stops. Stops at SIGTERM, at Ctrl-C, or when the command exits.
 """
 
 
 def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager record`` and its options."""
     parser = command(
-        subparsers, "record", _run, "record what a kubelet and its plugins say", _DESCRIPTION
+        subparsers, "record", _run, "record calls between a kubelet and plugins", _DESCRIPTION
     )
     parser.usage = "%(prog)s [options] [-- COMMAND [ARG ...]]"
     parser.takes_command = True
@@ -45,7 +44,7 @@ def add(subparsers: Subparsers) -> None:
         "--plugin-dir",
         metavar="DIR",
         type=files.directory,
-        help="where the plugins to record register, instead of the kubelet's directory",
+        help="directory in which the plugins to record register (default: the kubelet's)",
     )
     parser.add_argument(
         "-o",
@@ -53,24 +52,23 @@ def add(subparsers: Subparsers) -> None:
         metavar="FILE",
         type=files.file_name,
         default=files.STANDARD_INPUT,
-        help="a new file for the recording (default: -, standard output)",
+        help="new file for the recording (default: -, standard output)",
     )
     parser.add_argument(
         "--resource",
         metavar="NAME",
         action="append",
         default=[],
-        help="record this resource only; may be repeated",
+        help="record only this resource; can be repeated",
     )
     parser.add_argument(
         "--redact-env",
         metavar="REGEX",
         action="append",
         default=[],
-        help="leave out the values of environment variables in whose names this is found; "
-        "may be repeated",
+        help="do not record values of environment variables with a matching name; can be repeated",
     )
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="a plugin, after --")
+    parser.add_argument("command", nargs="*", metavar="COMMAND", help="plugin to run, after --")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -78,8 +76,9 @@ def _run(args: argparse.Namespace) -> int:
     from devicemanager.plugin.recording import Recorder
 
     if args.command and args.output == files.STANDARD_INPUT:
-        raise CommandError("a command prints to standard output: name a file with --output")
+        raise CommandError("the command prints to standard output: set a file with --output")
     status = 0
+    # From here on, a signal stops the recorder: it restores the sockets and completes the file.
     with StopSignals() as signals:
         file: str | IO[str] = sys.stdout if args.output == files.STANDARD_INPUT else args.output
         recorder = Recorder(
@@ -107,18 +106,21 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
 
     plugin_dir = recorder.plugin_dir
     words = [word.replace("{plugin_dir}", str(plugin_dir)) for word in args.command]
-    # A plugin that takes the socket's path as an argument needs no private mounts.
+    # A plugin that takes the directory as an argument needs no private mounts.
     binds = () if words != args.command else (Bind(plugin_dir, Path(args.kubelet_dir).absolute()),)
+    # For plugins of `devicemanager.plugin`, which read it.
     environment = os.environ | {"DEVICE_PLUGIN_DIRECTORY": str(plugin_dir)}
     run = SupervisedRun(words, environment, None, binds, None)
+    # The exit of the command ends the wait below, as a signal does.
     run.start(signals.give_up)
     try:
         with signals.interruptible():
             signals.wait()
         status = run.status or 0
+        # As a shell reports death by a signal.
         return status if status >= 0 else 128 - status
     finally:
-        # First: what the plugin does because we end it is no part of the recording.
+        # First: what the plugin does because it is stopped must not be recorded.
         try:
             recorder.stop()
         finally:
@@ -126,5 +128,6 @@ def _run_command(args: argparse.Namespace, recorder: Recorder, signals: StopSign
 
 
 def _report(line: str) -> None:
+    # A closed or missing standard error must not stop the recording.
     with contextlib.suppress(OSError, AttributeError):
         sys.stderr.write(f"devicemanager record: {clean(line)}\n")

@@ -1,4 +1,4 @@
-"""``devicemanager replay``: plugins that answer as recorded ones did."""
+"""``devicemanager replay``: run plugins that respond as recorded ones did."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
     from devicemanager.plugin.recording import Miss, ReplayPlugin
 
 _DESCRIPTION = """\
-Serve the plugins of a recording: they register, send the lists and give the answers that were
-recorded. What is asked and was not recorded fails and is printed. Ends at SIGTERM or Ctrl-C,
-with exit status 1 if there was such a request.
+Serve the plugins of a recording: they register, and send the recorded lists and responses.
+Requests that were not recorded fail and are printed. Stops at SIGTERM or Ctrl-C; the exit status
+is 1 if there was such a request.
 """
 
 
 def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager replay`` and its options."""
     parser = command(
-        subparsers, "replay", _run, "run plugins that answer as recorded ones did", _DESCRIPTION
+        subparsers, "replay", _run, "run plugins that respond as recorded", _DESCRIPTION
     )
     parser.add_argument(
         "file",
         metavar="FILE",
         type=files.file_name,
-        help="a recording of `devicemanager record`; - for standard input",
+        help="recording of `devicemanager record`; - for standard input",
     )
     parser.add_argument(
         "--directory",
         metavar="DIR",
         type=files.directory,
-        help="the kubelet's plugin directory (default: DEVICE_PLUGIN_DIRECTORY of the "
-        "environment, else /var/lib/kubelet/device-plugins)",
+        help="the kubelet's plugin directory (default: the environment variable "
+        "DEVICE_PLUGIN_DIRECTORY, then /var/lib/kubelet/device-plugins)",
     )
     parser.add_argument(
         "--resource",
         metavar="NAME",
         action="append",
         default=[],
-        help="serve this resource only; may be repeated (default: all)",
+        help="serve only this resource; can be repeated (default: all)",
     )
     speeds = parser.add_mutually_exclusive_group()
     speeds.add_argument(
@@ -53,14 +53,14 @@ def add(subparsers: Subparsers) -> None:
         metavar="N",
         type=_speed,
         default=1.0,
-        help="recorded seconds that pass in a second (default: 1)",
+        help="recorded seconds per second (default: 1)",
     )
     speeds.add_argument(
         "--immediate",
         dest="speed",
         action="store_const",
         const=None,
-        help="let no time pass between what was recorded",
+        help="leave no time between recorded events",
     )
     add_format(parser, "text", "json")
 
@@ -70,8 +70,9 @@ def _speed(text: str) -> float:
         speed = float(text)
     except ValueError:
         speed = 0.0
+    # Also rejects NaN, which is not greater than 0.
     if not 0 < speed < float("inf"):
-        raise argparse.ArgumentTypeError(f"a number above 0 is expected, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number above 0, not {text!r}")
     return speed
 
 
@@ -80,12 +81,13 @@ def _run(args: argparse.Namespace) -> int:
     from devicemanager.plugin.recording import Recording, ReplayPlugin
     from devicemanager.plugin.recording.recording import MAX_SIZE
 
-    # Before Ctrl-C only asks for the end.
+    # Before the signals are handled: Ctrl-C must end a read that blocks.
     given = files.given_contents([args.file], MAX_SIZE).get(args.file)
     with StopSignals() as signals:
         recording = Recording.load(args.file) if given is None else Recording.loads(given, "-")
         plugins: list[ReplayPlugin] = []
         with contextlib.ExitStack() as stack:
+            # None makes ReplayPlugin report an empty recording.
             for resource in args.resource or recording.resources or [None]:
                 plugin = ReplayPlugin(
                     recording,
@@ -101,7 +103,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 class _Printer:
-    """Prints each miss of a resource as it comes."""
+    """Prints each miss of a resource."""
 
     def __init__(self, output: str, resource: str | None) -> None:
         self._as_json = output == "json"
@@ -117,5 +119,5 @@ class _Printer:
             "nearest": miss.nearest,
         }
         text = json.dumps(data) if self._as_json else clean(f"{self._resource}: {miss}")
-        with contextlib.suppress(OSError):  # a reader that has gone must fail no call
+        with contextlib.suppress(OSError):  # a broken pipe must not fail the call
             print(text, flush=True)

@@ -1,4 +1,4 @@
-"""``devicemanager simulate``: the simulated plugin, against any kubelet."""
+"""``devicemanager simulate``: run the simulated plugin."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand; its many flags come once it is called."""
+    """Add the subcommand; its flags are added only when it is called."""
     command(
         subparsers,
         "simulate",
         _run,
         "run a device plugin with virtual devices",
-        description="A device plugin with virtual devices, for any kubelet. Every flag is also "
-        "an environment variable, under the name shown behind it.",
+        description="Run a device plugin with virtual devices, for any kubelet. Each flag can also "
+        "be set by the environment variable that is shown after it.",
         complete=_complete,
     )
 
 
 def _complete(parser: argparse.ArgumentParser) -> None:
+    # Imported here: importing gRPC would slow down `devicemanager --help`.
     from devicemanager.plugin.simulated import add_arguments
 
     add_arguments(parser)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from types import FrameType
 
-from devicemanager.plugin.signals import SignalWait
+from devicemanager.plugin.common.signals import SignalWait
 
 _REPEAT_SECONDS = 0.5
 """Who sends a signal may send it twice: ``timeout`` to the program and then to its process group,

@@ -55,7 +55,7 @@ class Cluster:
         warn: Warn = lambda text: None,
         clock: Clock | None = None,
     ) -> None:
-        """As ``connect``, which reads the credentials."""
+        """Internal: ``connect`` reads the credentials."""
         self._credentials = credentials
         self._as_nodes = as_nodes
         self._leave: Leave = leave

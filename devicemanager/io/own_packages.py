@@ -1,13 +1,29 @@
-"""Our modules get our own packages, whatever else has their names.
+"""Import this distribution's packages even if a project has modules of the same names.
 
-``checkpoint``, ``podresources`` and ``protos`` are names that a project may have itself: a
-``protos/`` with its generated code, a ``checkpoint.py``. Python would hand those to our
-modules, too. Where that would happen, our packages are loaded from beside this one under
-private names, and the imports in our modules lead there; everybody else's imports stay
-what they are. Where nothing is in the way, nothing here changes anything.
+``checkpoint``, ``podresources`` and ``protos`` are names that a project can use, too: ``protos/``
+with generated code, ``checkpoint.py``. If the project comes first on ``sys.path``, its module
+*hides* ours: ``sys.modules`` has one entry per name. There are two cases.
 
-How: CPython looks ``__import__`` up in the ``__builtins__`` of the module that imports, so
-a module with builtins of its own can be led elsewhere, and no other module notices.
+1. Nothing is hidden, which is usual. The finder finds nothing, and every import is Python's own.
+
+2. At least one package is hidden, for example ``protos``. Ours is then loaded from the directory of
+   ``devicemanager`` under another name, and only imports in our modules lead to it::
+
+       import statement                          module that it gets
+       in project/train.py:  import protos       project/protos, as protos
+       in podresources/*:    import protos       site-packages/protos, as _devicemanager_protos
+       in project/train.py:  import checkpoint   site-packages/checkpoint (not hidden)
+
+Theory of operation. For an import statement, CPython calls ``__import__`` in the builtins of
+the module that contains the statement. In case 2, ``_Finder`` gives each of our modules a
+``_Loader``, which sets builtins with ``_import`` before the module runs. ``_import`` adds the
+prefix to hidden names, and ``_Finder`` finds the packages with the prefix. No other module is
+affected.
+
+Each of our packages is loaded once, under the name that the first import decides (``_hidden_by``).
+Limit: our modules that were loaded before ``sys.path`` changed keep Python's own imports.
+
+``docs/decisions/own-packages.md`` lists the alternatives and why they fail.
 """
 
 from __future__ import annotations
@@ -17,55 +33,62 @@ import os.path
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 
-TYPE_CHECKING = False  # typing takes longer to load than all that is here
+TYPE_CHECKING = False  # importing typing takes longer than importing everything here
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import ModuleType
     from typing import Any
 
-__all__ = ["NAMES", "install", "loaded"]
+__all__ = ["NAMES", "PREFIX", "install", "loaded"]
 
 NAMES = ("checkpoint", "podresources", "protos")
-_BESIDE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-_PRIVATE = "_devicemanager_"
-_OURS = {"devicemanager", *NAMES, *(_PRIVATE + name for name in NAMES)}
+PREFIX = "_devicemanager_"
+_TOP_LEVEL = {"devicemanager", *NAMES, *(PREFIX + name for name in NAMES)}
+_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+"""The directory that contains ``devicemanager`` and the three packages."""
 
 
 def install() -> None:
-    """See to it that our modules get our own packages. A second call does nothing."""
+    """Make our modules get our own packages. A second call does nothing."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def loaded(name: str) -> ModuleType | None:
-    """Our own module of that name, as in ``podresources.errors``, if it has been loaded."""
-    private = sys.modules.get(_PRIVATE + name)
-    return sys.modules.get(name) if private is None else private
+    """Return our module of a name such as ``podresources.errors``, if it is loaded."""
+    prefixed = sys.modules.get(PREFIX + name)
+    return sys.modules.get(name) if prefixed is None else prefixed
 
 
 class _Finder:
-    """Finds our modules, but only while something is in the way of one of our packages."""
+    """Finds our modules in case 2: with ``_Loader``, and hidden packages by their prefixed name."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         top = fullname.partition(".")[0]
-        if top not in _OURS or not any(map(_in_the_way, NAMES)):
+        # Case 1, or not one of our modules.
+        if top not in _TOP_LEVEL or not any(map(_hidden_by, NAMES)):
             return None
-        public = fullname.removeprefix(_PRIVATE)
-        where = [_BESIDE] if fullname == _PRIVATE + public and path is None else path
-        spec = PathFinder.find_spec(public if path is None else fullname, where, target)
+        if fullname == top and top.startswith(PREFIX):
+            spec = PathFinder.find_spec(top.removeprefix(PREFIX), [_DIRECTORY], target)
+        else:
+            # For submodules, PathFinder uses only the last part of the name, and `path`.
+            spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None or not _is_ours(spec.origin, top):
             return None
+        # The default loader would name the module without the prefix, and give it ordinary
+        # builtins.
         if isinstance(spec.loader, SourceFileLoader):
             spec.name, spec.loader = fullname, _Loader(fullname, spec.loader.path)
         return spec
 
 
 class _Loader(SourceFileLoader):
-    """Gives a module builtins of its own before it runs."""
+    """Loads one of our modules with ``_import`` as its ``__import__``."""
 
     def exec_module(self, module: ModuleType) -> None:
+        # A copy: the builtins of other modules must not change.
         vars(module)["__builtins__"] = vars(builtins) | {"__import__": _import}
         super().exec_module(module)
 
@@ -77,48 +100,51 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> Any:
-    """What ``import`` does in our modules while something is in the way."""
+    """Import as Python does, but import our hidden packages by their prefixed names."""
     top = name.partition(".")[0]
-    if level == 0 and top in NAMES and (other := _in_the_way(top)) is not None:
-        if not os.path.isdir(os.path.join(_BESIDE, top)):
+    if level == 0 and top in NAMES and (other := _hidden_by(top)) is not None:
+        # The package `devicemanager` was copied without the packages beside it.
+        if not os.path.isdir(os.path.join(_DIRECTORY, top)):
             raise ImportError(
-                f"{other} stands in the way of a package that comes with devicemanager: "
-                "rename it, or move it into a package of yours"
+                f"{other} hides the package {top} that comes with devicemanager: rename it, or "
+                "move it into a package"
             )
-        name = _PRIVATE + name
+        name = PREFIX + name
     return builtins.__import__(name, globals, locals, fromlist or (), level)
 
 
-def _in_the_way(name: str) -> str | None:
-    """The file that an import would find instead of our package, if it is another."""
-    if (_PRIVATE + name) in sys.modules:
-        return name  # decided before: our package must not be loaded twice
+def _hidden_by(name: str) -> str | None:
+    """Return the file that an import would get instead of our package; None if it gets ours.
+
+    After our package is loaded, the answer never changes: it must not be loaded twice.
+    """
+    # Loaded under the prefixed name: the name was hidden then.
+    if (PREFIX + name) in sys.modules:
+        return name
     module = sys.modules.get(name)
-    if module is not None:
-        origin = getattr(module, "__file__", None)
-    else:
-        origin = _origin(name, tuple(sys.path))
-    return None if origin is None or _is_ours(origin, name) else origin
+    file = _find(name, tuple(sys.path)) if module is None else getattr(module, "__file__", None)
+    return None if file is None or _is_ours(file, name) else file
 
 
-_origins: dict[str, tuple[tuple[str, ...], str | None]] = {}
+_found: dict[str, tuple[tuple[str, ...], str | None]] = {}
 
 
-def _origin(name: str, path: tuple[str, ...]) -> str | None:
-    """What an import would find; asked again when the path has changed."""
-    known = _origins.get(name)
-    if known is None or known[0] != path:
+def _find(name: str, path: tuple[str, ...]) -> str | None:
+    """Return the file that an import would load; cached until ``path`` changes."""
+    cached = _found.get(name)
+    if cached is None or cached[0] != path:
         spec = PathFinder.find_spec(name)
-        known = _origins[name] = path, spec.origin if spec is not None else None
-    return known[1]
+        cached = _found[name] = path, spec.origin if spec is not None else None
+    return cached[1]
 
 
 _ours: dict[tuple[str, str], bool] = {}
 
 
-def _is_ours(origin: str, top: str) -> bool:
-    known = _ours.get((origin, top))
-    if known is None:
-        home = os.path.join(_BESIDE, top.removeprefix(_PRIVATE), "")
-        known = _ours[origin, top] = os.path.realpath(origin).startswith(home)
-    return known
+def _is_ours(file: str, top: str) -> bool:
+    """True if the file is in our package of that name; cached, because resolving links is slow."""
+    cached = _ours.get((file, top))
+    if cached is None:
+        home = os.path.join(_DIRECTORY, top.removeprefix(PREFIX), "")
+        cached = _ours[file, top] = os.path.realpath(file).startswith(home)
+    return cached

@@ -1,9 +1,28 @@
-"""The other side of the socket: write a device plugin, or run a simulated one.
+"""The plugin's side of the socket: write a device plugin, or run a simulated or recorded one.
 
-What belongs here: what a plugin's author writes against (:class:`Plugin`,
-:class:`Lister`, :class:`Manager`, :func:`serve` and the value types), the gRPC server and
-the registration underneath, and a simulated plugin on top. What never does: anything of
-the kubelet's side. Plugins made here run against any kubelet and cannot know which.
+Theory of operation. A device plugin serves the DevicePlugin API on a unix socket in the kubelet's
+plugin directory, and registers that socket with the kubelet. This package does everything around
+an author's :class:`Plugin`. It uses nothing of the mock kubelet and runs against any kubelet.
+
+In:  a :class:`Plugin` (``devices`` and ``allocate``), or a :class:`Lister` of several; the plugin
+     directory; :class:`PluginSettings`.
+Out: served sockets, registrations, device lists, checked responses.
+
+A :class:`Manager` runs each resource of a lister on its own thread. The thread repeats: observe
+the sockets and streams, decide, act. A session is one server with its registration. It ends when
+the kubelet restarts, when its socket is removed, or when the last list stream ends; then the
+plugin registers again.
+
+Invariants:
+* The author's code never gets a device ID that is not in the newest list.
+* Nothing that the author's code raises ends a thread of the framework or a kubelet's wait.
+* A socket is visible only while it is served, and only its own server removes it.
+* A missed file event delays a reaction; it never prevents one.
+
+Start reading at ``author`` (what authors write), then ``manager``, ``resource``, ``service``.
+``common`` has the parts that DRA drivers can use, too. ``simulated`` is a plugin with virtual
+devices and faults, ``recording`` records and replays plugins, ``processes`` runs plugins as
+processes.
 """
 
 from __future__ import annotations
@@ -20,8 +39,9 @@ from devicemanager.plugin.errors import (
 )
 
 if TYPE_CHECKING:
-    from devicemanager.plugin.author import Lister, Plugin, StaticLister
+    from devicemanager.plugin.author import DeviceLists, Lister, NameLists, Plugin, StaticLister
     from devicemanager.plugin.manager import Manager
+    from devicemanager.plugin.resource import ResourceState, ResourceStatus
     from devicemanager.plugin.serving import serve
     from devicemanager.plugin.settings import PluginSettings
     from devicemanager.plugin.values import ContainerSettings, Device, DeviceSpec, Mount
@@ -30,32 +50,40 @@ __all__ = [
     "ConfigurationError",
     "ContainerSettings",
     "Device",
+    "DeviceLists",
     "DeviceRejected",
     "DeviceSpec",
     "Lister",
     "Manager",
     "Mount",
+    "NameLists",
     "Plugin",
     "PluginError",
     "PluginSettings",
+    "ResourceState",
+    "ResourceStatus",
     "StaticLister",
     "UnhealthyDevice",
     "UnknownDevice",
     "serve",
 ]
 
-# Who wants the value types, or to catch an error, must not pay for importing grpc.
+# Lazy: a program that uses only value types and errors must not import gRPC.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "ContainerSettings": "values",
         "Device": "values",
+        "DeviceLists": "author",
         "DeviceSpec": "values",
         "Lister": "author",
         "Manager": "manager",
         "Mount": "values",
+        "NameLists": "author",
         "Plugin": "author",
         "PluginSettings": "settings",
+        "ResourceState": "resource",
+        "ResourceStatus": "resource",
         "StaticLister": "author",
         "serve": "serving",
     },

@@ -1,4 +1,4 @@
-"""Reads the author's lists, which may change: of devices, or of resources."""
+"""Read an author's lists, of devices or of resources, which can change over time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from devicemanager.io.retry import retry
-from devicemanager.plugin.hooks import call_hook, error_text
+from devicemanager.plugin.common.hooks import call_hook, error_text
 
 __all__ = ["consume"]
 
@@ -21,61 +21,64 @@ T = TypeVar("T")
 
 
 def consume(
-    what: str,
-    give: Callable[[], Iterable[T] | Iterator[Iterable[T]]],
-    take: Callable[[Iterable[T]], object],
+    name: str,
+    produce: Callable[[], Iterable[T] | Iterator[Iterable[T]]],
+    publish: Callable[[Iterable[T]], object],
     stopping: threading.Event,
     backoff: float,
 ) -> None:
-    """Hand to ``take`` the list that ``give`` returns, or each that its iterator yields.
+    """Publish the list that ``produce`` returns, or each list that its iterator yields.
 
-    Returns when there will be no other list, or when ``stopping`` is seen. What ``give``
-    raises is logged (its traceback at debug level), and it is called again after ``backoff``
-    seconds, then twice that, up to 30 s.
+    Returns after the last list, or when ``stopping`` is set. If ``produce`` raises, the error is
+    logged (its traceback at debug level) and ``produce`` is called again after ``backoff``
+    seconds, then after twice as long, up to 30 s.
     """
 
     def log(error: BaseException, outlook: str) -> None:
-        _log.error("%s failed: %s%s", what, error_text(error), outlook)
-        _log.debug("the traceback of %s", what, exc_info=error)
+        _log.error("%s failed: %s%s", name, error_text(error), outlook)
+        _log.debug("traceback of %s", name, exc_info=error)
 
     try:
         retry(
-            lambda: call_hook(lambda: _take_all(what, give, take, stopping)),
+            lambda: call_hook(lambda: _publish_all(name, produce, publish, stopping)),
+            # Stops at once when `stopping` is set, also in the middle of a pause.
             Exception,
             sleep=stopping.wait,
             first_wait=backoff,
             longest_wait=_BACKOFF_LIMIT,
             stopping=stopping.is_set,
-            report=lambda error, pause: log(error, f"; again in {pause:.0f} s"),
+            report=lambda error, pause: log(error, f"; retrying in {pause:.0f} s"),
         )
     except Exception as error:
         log(error, "")
 
 
-def _take_all(
-    what: str,
-    give: Callable[[], Iterable[T] | Iterator[Iterable[T]]],
-    take: Callable[[Iterable[T]], object],
+def _publish_all(
+    name: str,
+    produce: Callable[[], Iterable[T] | Iterator[Iterable[T]]],
+    publish: Callable[[Iterable[T]], object],
     stopping: threading.Event,
 ) -> None:
-    given = give()
-    if isinstance(given, Iterator):
+    # A list is an Iterable, a generator an Iterator. An Iterator of IDs would be a mistake, which
+    # `_checked` reports: a string is not a list.
+    produced = produce()
+    if isinstance(produced, Iterator):
         lists = 0
         try:
-            while not stopping.is_set() and (listed := next(given, _END)) is not _END:
-                take(_checked(listed))
+            while not stopping.is_set() and (listed := next(produced, _END)) is not _END:
+                publish(_checked(listed))
                 lists += 1
         finally:
-            # Runs a generator's own finally now, on the thread that it ran on.
-            getattr(given, "close", lambda: None)()
+            # Run the `finally` of a generator now, on the thread that the generator ran on.
+            getattr(produced, "close", lambda: None)()
         if not lists and not stopping.is_set():
-            _log.warning("%s ended without a list", what)
+            _log.warning("%s ended without a list", name)
     else:
-        take(_checked(given))
+        publish(_checked(produced))
 
 
 def _checked(listed: Iterable[T] | object) -> Iterable[T]:
-    # Reject a bare string, which would pass as a list of its letters.
+    # Reject a string, which would pass as a list of letters.
     if isinstance(listed, str) or not isinstance(listed, Iterable):
-        raise TypeError(f"a list is expected, not {listed!r}")
+        raise TypeError(f"expected a list, not {listed!r}")
     return listed

@@ -1,4 +1,4 @@
-"""What can go wrong on the plugin's side, by whose fault it is."""
+"""Errors of the plugin's side, by cause: configuration, the kubelet, or a device."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ __all__ = [
 
 
 class PluginError(Exception):
-    """Root of every error this package raises on purpose."""
+    """Base class of the errors that this package raises on purpose."""
 
 
 class ConfigurationError(PluginError):
-    """A setting cannot work; the text names it and says what to change."""
+    """A setting cannot work; the text names the setting and the fix."""
 
 
 class RegistrationFailed(PluginError):
-    """The kubelet could not be reached, or it rejected. Trying again may help."""
+    """The kubelet could not be reached or rejected the registration. A retry can succeed."""
 
 
 class DeviceRejected(PluginError):
-    """An author's hook raises this to answer with a gRPC code of its choice.
+    """Base class of errors that a hook raises to fail the call with a certain gRPC code.
 
-    Any other exception reaches the kubelet as UNKNOWN with its type and text.
+    Any other exception reaches the kubelet as UNKNOWN, with its type and text.
     """
 
     code: ClassVar[str] = "UNKNOWN"
 
 
 class UnknownDevice(DeviceRejected):
-    """The plugin does not have the device, or not any more."""
+    """The plugin does not have the device, or no longer has it."""
 
     code = "NOT_FOUND"
 
 
 class UnhealthyDevice(DeviceRejected):
-    """The plugin has the device but cannot hand it out now."""
+    """The plugin has the device but cannot allocate it now."""
 
     code = "FAILED_PRECONDITION"

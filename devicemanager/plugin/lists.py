@@ -1,4 +1,8 @@
-"""The newest device list of a resource, and how a stream waits for a newer one."""
+"""The newest device list of a resource, and how a stream waits for a newer one.
+
+Only the newest state is stored. Each stream remembers the version that it sent last, so no
+stream can consume an update that another one needs.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,8 @@ _ID_LIMIT = 63
 class Snapshot:
     """One state of the list.
 
-    ``version`` grows with every state. ``mark`` is equal for states that need not be sent
-    again to a stream that has seen one of them.
+    ``version`` grows with every state. States with the same ``mark`` are the same for a stream:
+    it sends only the first of them.
     """
 
     version: int = 0
@@ -41,15 +45,14 @@ class Snapshot:
 
 
 class DeviceList:
-    """The newest state only. Every stream remembers the version that it has sent, so no
-    stream can take an update away from another.
+    """The newest device list of one resource. Thread-safe.
 
-    In a forked child, which no kubelet can see, :meth:`publish` is a PluginError.
+    In a forked child, which serves no kubelet, :meth:`publish` raises PluginError.
     """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        # Guards _snapshot; streams wait on it for a newer version or for their own end.
+        # Guards _snapshot. Streams wait on it for a newer version or for their own end.
         self._changed = threading.Condition()
         self._snapshot = Snapshot()
 
@@ -61,75 +64,80 @@ class DeviceList:
         """Replace the list. Return False if the new one equals the old one."""
         if os.getpid() != self._pid:
             raise PluginError(
-                "devices were updated in a forked child, where no kubelet sees them: send them to "
+                "devices were updated in a forked child, which serves no kubelet: send them to "
                 "the process that serves the plugin"
             )
-        # Read under the lock: of two publishers the later one also has the later state.
+        # Read `devices` with the lock held: the later of two publishers also has the later state.
         with self._changed:
+            # An invalid list raises before anything changes: the former list stays valid.
             listed = normalise(devices)
             old = self._snapshot
             if old.published and old.devices == listed:
                 return False
+            # Serialized once, not once per stream: lists can have 100,000 devices.
             payload = wire.encode_list(listed.values())
             self._snapshot = attrs.evolve(
                 old, version=old.version + 1, devices=listed, payload=payload, published=True
             )
             self._changed.notify_all()
-        _warn_of(listed, payload)
+        # After the list is published: a warning must not prevent the rest from working.
+        _log_problems(listed, payload)
         return True
 
     def resend(self) -> None:
-        """Send the list again: the kubelet has asked for a device that is not in it."""
+        """Send the list again: the kubelet has requested a device that is not in it."""
         with self._changed:
             old = self._snapshot
             self._snapshot = attrs.evolve(old, version=old.version + 1, resends=old.resends + 1)
             self._changed.notify_all()
 
     def wait_published(self, timeout: float, given_up: Callable[[], bool]) -> bool:
-        """Wait until there is a first list."""
+        """Wait for the first list; return False if there is none yet."""
         with self._changed:
             self._changed.wait_for(lambda: self._snapshot.published or given_up(), timeout)
             return self._snapshot.published
 
     def wait_newer(self, version: int, ended: Callable[[], bool]) -> Snapshot | None:
-        """Return the newest state once it is newer than ``version``, None once ``ended``."""
+        """Wait for a state newer than ``version`` and return it; return None once ``ended``."""
         with self._changed:
             self._changed.wait_for(lambda: ended() or self._snapshot.version > version)
             return None if ended() else self._snapshot
 
     def pause(self, seconds: float, ended: Callable[[], bool]) -> None:
+        """Wait ``seconds``, or until ``ended``."""
         with self._changed:
             self._changed.wait_for(ended, seconds)
 
     def notify_streams(self) -> None:
-        """Make the waiting streams check whether they have ended."""
+        """Wake the waiting streams so that they check whether they have ended."""
         with self._changed:
             self._changed.notify_all()
 
 
 def normalise(devices: Iterable[Device | str]) -> dict[str, Device]:
-    """The devices by id. Of two with one id the last counts, as in the kubelet."""
+    """Return the devices by ID. The last of two with the same ID counts, as in the kubelet."""
     listed: dict[str, Device] = {}
     for entry in devices:
         device = Device(entry) if isinstance(entry, str) else entry
         if not isinstance(device, Device):
-            raise TypeError(f"a device list holds Device values or ids, not {entry!r}")
+            raise TypeError(f"invalid device {entry!r}: expected a Device or an ID")
         if device.id in listed:
-            _log.warning("device id %s appears twice in one list: only one counts", device.id)
+            _log.warning("device ID %s is listed twice: only the last one counts", device.id)
         listed[device.id] = device
     return listed
 
 
-def _warn_of(listed: Mapping[str, Device], payload: bytes) -> None:
+def _log_problems(listed: Mapping[str, Device], payload: bytes) -> None:
     if len(payload) > _MESSAGE_LIMIT:
         _log.error(
-            "the list of %d devices takes %d bytes; a kubelet rejects more than %d: use fewer "
-            "devices or shorter ids",
+            "the list of %d devices has %d bytes, and the kubelet's limit is %d: use fewer devices "
+            "or shorter IDs",
             len(listed),
             len(payload),
             _MESSAGE_LIMIT,
         )
+    # The documentation of the API has this limit, but kubelets do not check it.
     for device_id in listed:
         if len(device_id) > _ID_LIMIT:
-            _log.warning("device id %s is longer than %d characters", device_id, _ID_LIMIT)
+            _log.warning("device ID %s is longer than %d characters", device_id, _ID_LIMIT)
             break

@@ -1,4 +1,4 @@
-"""Runs all resources of a lister until it is stopped."""
+"""Run all resources of a lister until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,21 +13,18 @@ from typing import Self
 from devicemanager.core.api.deviceplugin import PLUGIN_DIRECTORY, PLUGINS_REGISTRY_DIRECTORY
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.plugin.author import Lister, Plugin, StaticLister, wrong_type
+from devicemanager.plugin.common.hooks import call_hook
+from devicemanager.plugin.common.notifier import Notifier
+from devicemanager.plugin.common.signals import SignalWait
+from devicemanager.plugin.common.sockets import directory_problem, may_be_socket, socket_names
 from devicemanager.plugin.consume import consume
 from devicemanager.plugin.errors import ConfigurationError, PluginError
-from devicemanager.plugin.hooks import call_hook
 from devicemanager.plugin.names import check_namespace, check_resource_name
-from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.resource import Resource, ResourceState, ResourceStatus, ServiceFactory
 from devicemanager.plugin.service import Service
-from devicemanager.plugin.settings import (
-    DIRECTORY_VARIABLE,
-    PluginSettings,
-)
-from devicemanager.plugin.signals import SignalWait
-from devicemanager.plugin.sockets import directory_problem, may_be_socket, socket_names
+from devicemanager.plugin.settings import DIRECTORY_VARIABLE, PluginSettings
 
-__all__ = ["Manager"]
+__all__ = ["ManagedPlugin", "Manager"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,16 +33,17 @@ _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class Manager:
-    """The resources of one lister in one plugin directory.
+    """Runs the resources of one lister in one plugin directory.
 
-    ``directory`` is where the kubelet listens; without it ``DEVICE_PLUGIN_DIRECTORY`` of
-    the environment, else ``/var/lib/kubelet/device-plugins``, or ``plugins_registry`` with
-    ``settings.announce``. It need not be there yet.
+    ``directory`` is the kubelet's plugin directory, which need not exist yet. The default is the
+    environment variable ``DEVICE_PLUGIN_DIRECTORY``, then ``/var/lib/kubelet/device-plugins``
+    (``/var/lib/kubelet/plugins_registry`` with ``settings.announce``).
+
     A context manager: entering starts, leaving stops and removes every socket. Raises
-    ConfigurationError if no socket could ever be made there.
+    ConfigurationError if the directory's path is too long for a socket.
 
-    It belongs to the process that made it: in a forked child ``stop`` does nothing, and all
-    else raises PluginError.
+    It works only in the process that created it. In a forked child ``stop`` does nothing, and
+    everything else raises PluginError.
     """
 
     def __init__(
@@ -55,29 +53,32 @@ class Manager:
         settings: PluginSettings | None = None,
         *,
         socket_name: str | None = None,
-        service: ServiceFactory = Service,
+        _service: ServiceFactory = Service,
     ) -> None:
         if not isinstance(lister, Lister):
             raise TypeError(wrong_type("lister", lister))
-        if not isinstance(lister, StaticLister):  # which has checked it
+        if not isinstance(lister, StaticLister):  # StaticLister has already checked it
             check_namespace(getattr(lister, "namespace", None))
         self._pid = os.getpid()
         self._settings = settings or PluginSettings()
         default = PLUGINS_REGISTRY_DIRECTORY if self._settings.announce else PLUGIN_DIRECTORY
         chosen = directory or os.environ.get(DIRECTORY_VARIABLE) or default
         self._directory = Path(chosen).absolute()
+        # Raises ConfigurationError now if no socket name would fit, not when the first kubelet
+        # comes.
         next(socket_names("", str(self._directory), unique=True))
         self._lister = lister
         self._socket_name = socket_name
-        self._service = service
+        self._service = _service
         self._changed = Notifier()
+        # Created here, on one thread, because it is a cached property of the author's object.
         self._stopping = lister.stopping
-        self._watch = DirectoryWatch(self._directory, self._seen, _SOCKET_CHANGES)
-        # Held while a watch begins or ends: none begins once it has ended for good.
+        self._watch = DirectoryWatch(self._directory, self._file_changed, _SOCKET_CHANGES)
+        # Held while a watch starts or stops: none can start after the final stop.
         self._watching = threading.Lock()
         self._signals: SignalWait | None = None
-        # Guards the two below; not held while waiting for a resource. `_leaving` are those
-        # that the list no longer has but that may still hold their sockets.
+        # Guards the two fields below; not held while waiting for a resource. `_leaving`: resources
+        # that are no longer listed and may still have sockets.
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
         self._leaving: list[Resource] = []
@@ -96,7 +97,7 @@ class Manager:
     def wait_registered(self, timeout: float, *, streaming: bool = False) -> bool:
         """Wait until there are resources and all of them are registered.
 
-        With ``streaming`` also until the kubelet has opened each one's list.
+        With ``streaming``, also wait until the kubelet has opened every list stream.
         """
 
         def ready() -> bool:
@@ -109,19 +110,21 @@ class Manager:
         return self._changed.wait_for(ready, timeout)
 
     def start(self) -> None:
-        """Serve in the background. Raises ConfigurationError if the directory is none, or
-        not ours to write to."""
+        """Serve in the background.
+
+        Raises ConfigurationError if the directory is not one, or not writable.
+        """
         self._check_process()
         if problem := directory_problem(self._directory):
             raise ConfigurationError(
-                f"plugin directory {self._directory} {problem}: choose the kubelet's, with the "
+                f"plugin directory {self._directory} {problem}: set the kubelet's, with the "
                 f"argument directory or {DIRECTORY_VARIABLE}"
             )
         try:
-            # Before the first look at a socket, so that no change is missed in between.
-            self._keep_watch()
+            # Before a socket is read for the first time, so that no change is missed in between.
+            self._ensure_watch()
             if type(self._lister) is StaticLister:
-                # Its one list is there: no thread has to wait for it.
+                # Its only list is known: no thread has to wait for it.
                 self._apply(self._lister.discover())
                 self._all_discovered()
             else:
@@ -131,22 +134,21 @@ class Manager:
             raise
 
     def stop(self) -> None:
-        """Unregister everything and remove our sockets. Returns within some 10 s, whatever
-        the authors' hooks do."""
+        """Stop all resources and remove their sockets; give up on a hanging hook after 8 s."""
         if os.getpid() != self._pid:
-            # The threads and sockets are the parent's.
+            # The threads and sockets belong to the parent.
             return
-        # First: from here on no resource is added.
+        # First, so that no further resource is added.
         self._stopping.set()
         self._changed.notify()
         with self._lock:
             resources = [*self._resources.values(), *self._leaving]
         for resource in resources:
             resource.ask_to_stop()
-        # While they end: nobody needs to be told that our own sockets go.
+        # While they stop: the removal of their sockets need not wake anything.
         with self._watching:
             self._watch.stop()
-        # Do not join the discovering thread: the author's generator may block for ever.
+        # Do not join the discovering thread: the author's generator can block forever.
         _join(resources)
 
     def __enter__(self) -> Self:
@@ -157,40 +159,41 @@ class Manager:
         self.stop()
 
     def run(self) -> None:
-        """Start, and stop at SIGTERM, SIGINT, SIGQUIT or SIGHUP. From the main thread only.
+        """Serve until SIGTERM, SIGINT, SIGQUIT or SIGHUP. For the main thread only.
 
-        Raises PluginError if no resource is left that could be served.
+        Raises PluginError if no resource could be started.
         """
         with SignalWait() as signals:
-            self.run_until(signals)
+            self._run_until(signals)
 
-    def run_until(self, signals: SignalWait) -> None:
-        """As :meth:`run`, for one who takes the signals already."""
-        if signals.has_come():
+    def _run_until(self, signals: SignalWait) -> None:
+        """Do as :meth:`run`, with signals that the caller already handles."""
+        if signals.is_pending():
             return
         self._signals = signals
         with self:
             number = signals.wait()
-            signals.let_next_end()
+            signals.let_next_signal_kill()
             if number is None:
-                raise PluginError("none of the resources could be started; see the log")
+                raise PluginError("no resource could be started: see the log")
             _log.info("stopping: %s", number.name)
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise PluginError(
-                "this plugin belongs to the process that made it: after a fork, make one of "
-                "your own in the child"
+                "this plugin belongs to the process that created it: after a fork, create another "
+                "one in the child"
             )
 
-    def _seen(self, change: Change) -> None:
-        # Without a name it is the directory itself.
+    def _file_changed(self, change: Change) -> None:
+        # Without a name, the directory itself has changed.
         names = [name for name in (change.name, change.new_name) if name] or [""]
         if any(may_be_socket(name, self._socket_name) for name in names):
             self._notify_all()
 
     def _notify_all(self) -> None:
-        """Notify every resource and every waiter of a change."""
+        """Wake every resource and every waiter."""
+        # Outside the lock: `notify` wakes threads that can need it.
         with self._lock:
             resources = list(self._resources.values())
         for resource in resources:
@@ -199,21 +202,24 @@ class Manager:
 
     def _notify_waiters(self) -> None:
         self._changed.notify()
+        # `serve` must not wait forever for a signal if no resource can ever be served.
         failed = all(r.state is ResourceState.FAILED for r in self.resources())
         if self._signals is not None and self._discovered and failed:
             self._signals.give_up()
 
-    def _keep_watch(self) -> None:
-        """Watch the directory that is there now; each resource asks for it before it looks."""
+    def _ensure_watch(self) -> None:
+        """Watch the directory that exists now; called before each observation."""
+        # `ensure` is cheap if the watch still works. It also notices a directory that was
+        # recreated, whose old inotify watch would stay silent.
         with self._watching:
             is_new = not self._stopping.is_set() and self._watch.ensure()
         if is_new:
             self._notify_all()
 
     def _discover(self) -> None:
-        what = f"{self._lister.namespace}: discover()"
+        name = f"{self._lister.namespace}: discover()"
         backoff = self._settings.list_backoff
-        consume(what, self._lister.discover, self._apply, self._stopping, backoff)
+        consume(name, self._lister.discover, self._apply, self._stopping, backoff)
         self._all_discovered()
 
     def _all_discovered(self) -> None:
@@ -221,32 +227,37 @@ class Manager:
         self._notify_waiters()
 
     def _apply(self, last_names: Iterable[str]) -> None:
-        """Replace the resources by those of a list."""
+        """Replace the resources by those of a list of last names."""
         wanted = {f"{self._lister.namespace}/{name}": name for name in self._usable(last_names)}
         with self._lock:
             vanished = [self._resources.pop(name) for name in self._resources.keys() - wanted]
             new = sorted(wanted.keys() - self._resources.keys())
             self._leaving.extend(vanished)
+        # Ask all of them before joining one, so that they stop in parallel.
         for resource in vanished:
             resource.ask_to_stop()
         for name in new:
             self._add(name, wanted[name])
+        # After the new ones have started: a hanging `stop` must not delay them.
         _join(vanished)
         with self._lock:
             self._leaving = [left for left in self._leaving if left not in vanished]
         self._changed.notify()
 
     def _usable(self, last_names: Iterable[object]) -> Iterator[str]:
-        """The last names without those that name no resource, which are logged."""
+        """Yield the valid last names; log the others."""
         for last_name in last_names:
             if not isinstance(last_name, str):
-                what = f"{self._lister.namespace}: discover() listed {last_name!r}"
-                _log.error("%s, which is no name: it is left out", what)
+                _log.error(
+                    "%s: discover() listed %r, which is not a name: skipped",
+                    self._lister.namespace,
+                    last_name,
+                )
                 continue
             try:
                 check_resource_name(f"{self._lister.namespace}/{last_name}")
             except ConfigurationError as error:
-                _log.error("%s: it is left out", error)
+                _log.error("%s: skipped", error)
                 continue
             yield last_name
 
@@ -254,11 +265,14 @@ class Manager:
         try:
             plugin = call_hook(lambda: self._lister.new_plugin(last_name))
         except Exception:
-            _log.exception("%s: no plugin, the resource is left out", name)
+            _log.exception("%s: new_plugin() failed: resource skipped", name)
             return
         if not isinstance(plugin, Plugin):
-            what = f"{name}: new_plugin returned {plugin!r}"
-            _log.error("%s, which is no Plugin: the resource is left out", what)
+            _log.error(
+                "%s: new_plugin() returned %r, which is not a Plugin: resource skipped",
+                name,
+                plugin,
+            )
             return
         resource = Resource(
             name,
@@ -266,21 +280,55 @@ class Manager:
             self._directory,
             self._settings,
             on_change=self._notify_waiters,
-            before_look=self._keep_watch,
+            before_observation=self._ensure_watch,
             socket_name=self._socket_name,
             service=self._service,
         )
         with self._lock:
-            # Under the lock: either stop() finds the resource, or it never starts.
+            # With the lock held: either stop() finds the resource, or it never starts.
             if self._stopping.is_set():
                 return
-            # Started first: stop() joins the thread of each that it finds.
+            # Started before it is added: stop() joins the thread of each resource that it finds.
             resource.start()
             self._resources[name] = resource
 
 
+class ManagedPlugin:
+    """Base class of a plugin that has a manager with one resource. Thread-safe.
+
+    A context manager: entering starts, leaving stops.
+    """
+
+    manager: Manager
+
+    def start(self) -> Self:
+        """Serve. Raises ConfigurationError if the directory is not one, or not writable."""
+        self.manager.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop serving and remove the socket. A second call does nothing."""
+        self.manager.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+    @property
+    def status(self) -> ResourceStatus | None:
+        """State, socket and number of registrations; None before the start."""
+        return next(iter(self.manager.resources()), None)
+
+    def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
+        """Wait until it is registered and, with ``streaming``, the list stream is open."""
+        return self.manager.wait_registered(timeout, streaming=streaming)
+
+
 def _join(resources: Iterable[Resource]) -> None:
+    # One deadline for all: together they must not take longer than a container gets to stop.
     deadline = time.monotonic() + _STOP_LIMIT
     for resource in resources:
         if not resource.join(max(deadline - time.monotonic(), 0)):
-            _log.error("%s: its plugin's hook does not end; left behind", resource.name)
+            _log.error("%s: a hook of its plugin does not return; not stopped", resource.name)

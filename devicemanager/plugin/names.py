@@ -1,4 +1,4 @@
-"""Names of resources and of the namespaces they are in, rejected where they are given."""
+"""Check names of resources and namespaces as soon as an author passes them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ _log = logging.getLogger(__name__)
 
 
 def check_resource_name(resource: object) -> None:
-    """Raise ConfigurationError unless a kubelet takes this as an extended resource."""
+    """Raise ConfigurationError unless a kubelet accepts this as an extended resource."""
     if not isinstance(resource, str):
-        raise ConfigurationError(f"a resource is a name such as vendor.com/gpu, not {resource!r}")
+        raise ConfigurationError(
+            f"invalid resource {resource!r}: use a name such as vendor.com/gpu"
+        )
     if reason := extended_resource_fault(resource):
-        raise ConfigurationError(f"resource name {resource!r} is not valid: {reason}")
+        raise ConfigurationError(f"invalid resource name {resource!r}: {reason}")
 
 
 def check_namespace(namespace: object) -> None:
     """Raise ConfigurationError unless resources can be named ``<namespace>/<last name>``."""
     if not isinstance(namespace, str):
-        raise ConfigurationError(f"a namespace is a domain such as vendor.com, not {namespace!r}")
+        raise ConfigurationError(
+            f"invalid namespace {namespace!r}: use a domain such as vendor.com"
+        )
+    # Any last name will do: this checks the namespace with the rules for a whole name.
     if reason := extended_resource_fault(f"{namespace}/x"):
-        raise ConfigurationError(f"namespace {namespace!r} is not valid: {reason}")
+        raise ConfigurationError(f"invalid namespace {namespace!r}: {reason}")
     if "." not in namespace:
-        # A kubelet takes it, but most often a resource's last name stands in its place.
-        _log.warning("namespace %r is no domain such as vendor.com", namespace)
+        # A kubelet accepts it, but usually the author passed the last name of a resource.
+        _log.warning("namespace %r is not a domain such as vendor.com", namespace)

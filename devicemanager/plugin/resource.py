@@ -1,4 +1,9 @@
-"""One resource: run its start hook, serve, register, and repeat when the kubelet restarts."""
+"""One resource: run its start hook, serve, register, and repeat when the kubelet restarts.
+
+The resource's thread repeats three steps: observe the sockets and streams, decide
+(``reconcile.decide``, pure), act. Only that thread uses the session. Other threads set a flag and
+notify it.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +18,32 @@ import attrs
 
 from devicemanager.io.retry import retry
 from devicemanager.plugin.author import Plugin
-from devicemanager.plugin.executor import DaemonThreadPoolExecutor
-from devicemanager.plugin.hooks import call_hook
-from devicemanager.plugin.modes import registration_mode
-from devicemanager.plugin.notifier import Notifier
+from devicemanager.plugin.common.executor import DaemonThreadPoolExecutor
+from devicemanager.plugin.common.hooks import call_hook
+from devicemanager.plugin.common.notifier import Notifier
+from devicemanager.plugin.common.sockets import socket_names
+from devicemanager.plugin.consume import consume
 from devicemanager.plugin.reconcile import Action, Observation, decide
+from devicemanager.plugin.registration import registration_mode
 from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.session import Session
 from devicemanager.plugin.settings import PluginSettings
-from devicemanager.plugin.sockets import socket_names
-from devicemanager.plugin.source import DeviceSource
 from devicemanager.plugin.streams import Streams
 
 __all__ = ["Resource", "ResourceState", "ResourceStatus", "ServiceFactory"]
 
 _log = logging.getLogger(__name__)
 
-_CLEARED = 0.02
+_CLEARED_PAUSE = 0.02
+"""Seconds before the next attempt after a kubelet has cleared its directory."""
 
 ServiceFactory = Callable[[Plugin, PluginSettings, Streams], Service]
-"""Makes the service of one server."""
+"""Creates the service of one server."""
 
 
 class ResourceState(Enum):
-    """How far a resource has come."""
+    """How far a resource has progressed."""
 
     STARTING = "starting"
     WAITING = "waiting for the kubelet"
@@ -49,8 +55,11 @@ class ResourceState(Enum):
 
 @attrs.frozen
 class ResourceStatus:
-    """``registrations`` counts those that the kubelet accepted; ``endpoint`` is the file
-    name of the socket, ``streams`` the number of open list streams."""
+    """State of a resource now.
+
+    ``registrations`` counts those that the kubelet accepted. ``endpoint`` is the file name of the
+    socket, ``streams`` the number of open list streams.
+    """
 
     name: str
     state: ResourceState
@@ -60,10 +69,7 @@ class ResourceStatus:
 
 
 class Resource:
-    """One plugin under one resource name, on a thread of its own.
-
-    Only that thread uses the session; other threads set a flag and notify it.
-    """
+    """One plugin under one resource name, on its own thread."""
 
     def __init__(
         self,
@@ -73,12 +79,12 @@ class Resource:
         settings: PluginSettings,
         *,
         on_change: Callable[[], None],
-        before_look: Callable[[], None],
+        before_observation: Callable[[], None],
         socket_name: str | None = None,
         service: ServiceFactory = Service,
     ) -> None:
-        """``on_change`` is told of each new state, ``before_look`` of each look at the sockets
-        that is about to be taken."""
+        """``on_change`` is called after each change of state, ``before_observation`` before the
+        sockets are read."""
         self.name = name
         self.plugin = plugin
         self.notifier = Notifier()
@@ -86,20 +92,33 @@ class Resource:
         self._mode = registration_mode(directory, name, settings)
         self._settings = settings
         self._on_change = on_change
-        self._before_look = before_look
+        self._before_observation = before_observation
         self._socket_name = socket_name or name
         self._make_service = service
         self._pool = DaemonThreadPoolExecutor(settings.workers, f"calls of {name}")
-        self._source = DeviceSource(name, plugin, settings)
         self._thread = threading.Thread(target=self._run, name=f"resource {name}", daemon=True)
+        # Read by `status` on other threads, written only by the resource's thread.
         self._session: Session | None = None
         self._registrations = 0
-        self._short_lives = 0
+        self._short_streams = 0
         self._state = ResourceState.STARTING
-        self._complaint = ""
-        # Made here, on one thread, before several can ask for them.
+        self._logged = ""
+        # Both are cached properties: create them on this thread, before several threads use them.
         self._stopping = plugin.stopping
-        self._devices = plugin.device_list
+        self._devices = plugin._device_list
+        # It outlives kubelets and streams. A daemon: the author's generator can ignore `stopping`.
+        self._lists = threading.Thread(
+            target=consume,
+            name=f"devices of {name}",
+            args=(
+                f"{name}: devices()",
+                plugin.devices,
+                plugin.update,
+                self._stopping,
+                settings.list_backoff,
+            ),
+            daemon=True,
+        )
 
     @property
     def status(self) -> ResourceStatus:
@@ -117,52 +136,61 @@ class Resource:
         self._thread.start()
 
     def ask_to_stop(self) -> None:
+        """Begin to stop; see :meth:`join`."""
         self._stopping.set()
         self._devices.notify_streams()
         self.notifier.notify()
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end after :meth:`ask_to_stop`. False if it takes longer."""
+        """Wait for the end after :meth:`ask_to_stop`; return False after ``timeout`` seconds."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
+            # An exception of the author never gets here: `_call_start` and `_call_stop` handle
+            # theirs. What does is a bug of the framework, which must not affect other resources.
             if self._call_start():
                 # Call stop() after a successful start(), even if nothing was served.
                 if not self._stopping.is_set():
-                    self._source.start()
-                    self._live()
+                    self._lists.start()
+                    self._serve_until_stopped()
                 self._call_stop()
                 self._enter(ResourceState.STOPPED)
         except Exception:
-            _log.exception("%s: given up", self.name)
+            _log.exception("%s: failed", self.name)
             self._end_session()
             self._enter(ResourceState.FAILED)
         finally:
             self._pool.close()
 
-    def _live(self) -> None:
+    def _serve_until_stopped(self) -> None:
+        # Without this wait, each kubelet would first see the resource with 0 devices, and reject
+        # pods until the real list arrives.
         self._devices.wait_published(self._settings.first_list_wait, self._stopping.is_set)
         while not self._stopping.is_set():
             seen = self.notifier.count
             try:
                 pause = self._step()
             except FileNotFoundError:
-                # A starting kubelet clears the directory, our half-made socket included.
-                pause = _CLEARED
+                # A starting kubelet clears the directory, including a socket that is being created.
+                pause = _CLEARED_PAUSE
             except OSError as error:
-                self._complain(str(error))
+                self._log_once(str(error))
                 pause = self._settings.register_backoff
+            # `seen` is from before the step: a change during the step ends this wait at once.
             if pause:
                 self.notifier.wait(seen, pause)
+        # First, so that the kubelet notices the end of the stream before a slow hook returns.
         self._end_session()
-        self._source.join(self._settings.stop_grace)
+        self._lists.join(self._settings.stop_grace)
+        if self._lists.is_alive():
+            _log.warning("%s: devices() ignores self.stopping and keeps running", self.name)
 
     def _step(self) -> float:
         """Observe, decide and act. Return the seconds until the next observation."""
-        self._before_look()
-        decision = decide(self._look(), self._settings)
+        self._before_observation()
+        decision = decide(self._observe(), self._settings)
         if decision.step is Action.SERVE:
             _log.info("%s: %s", self.name, decision.reason)
             self._serve()
@@ -171,7 +199,7 @@ class Resource:
         elif decision.step is Action.IDLE:
             self._end_session()
             if self._state is not ResourceState.WAITING:
-                # Without a logging set-up only warnings appear: warn at the first wait.
+                # Unconfigured logging shows only warnings: warn at the first wait.
                 first = self._state is ResourceState.STARTING
                 level = logging.WARNING if first else logging.INFO
                 text = "%s: waiting for a kubelet: there is no %s"
@@ -179,30 +207,35 @@ class Resource:
             self._enter(ResourceState.WAITING)
         return decision.timeout
 
-    def _look(self) -> Observation:
+    def _observe(self) -> Observation:
         if self._session is not None:
-            return self._session.look(self._short_lives)
+            return self._session.observe(self._short_streams)
         return Observation(now=time.monotonic(), kubelet=self._mode.kubelet())
 
     def _serve(self) -> None:
+        # The old server ends before the new one starts. Otherwise the plain socket name would still
+        # be in use, and each restart of the kubelet would lead to another random suffix.
         old = self._session
         self._end_session()
         kubelet = self._mode.kubelet()
         if kubelet is None:
             return
-        # A kubelet that still knows our old path may reject it for good (Q2).
+        # Same kubelet as before: the plugin registers again because its socket or stream was lost.
+        # A kubelet that still remembers the old path can reject it permanently (Q2): use another.
         again = old is not None and old.kubelet_identity == kubelet
-        self._short_lives = self._short_lives + 1 if again and old and old.was_short else 0
+        self._short_streams = self._short_streams + 1 if again and old and old.was_short else 0
         names = socket_names(
             self._socket_name, str(self._directory), unique=again or self._settings.unique_socket
         )
+        # Streams and service are new for each server: a late end of an old stream must not count as
+        # the end of a new one.
         streams = Streams(self._settings.max_streams, self._streams_changed)
         service = self._make_service(self.plugin, self._settings, streams)
         server = PluginServer(self._directory, names, service, self._pool, self._mode.add_to)
         self._session = Session(
             self.name, server, self._mode, kubelet, self._settings, self.notifier
         )
-        self._complaint = ""
+        self._logged = ""
         self._enter(ResourceState.SERVING)
 
     def _register(self) -> None:
@@ -218,6 +251,7 @@ class Resource:
             session.close()
 
     def _streams_changed(self) -> None:
+        # Called on a thread of gRPC: only wake the threads that have to act.
         self._devices.notify_streams()
         self.notifier.notify()
         self._on_change()
@@ -226,6 +260,7 @@ class Resource:
         """Run the author's start hook, with the retries of kubevirt's dpm."""
         try:
             retry(
+                # Errors that are not Exceptions arrive as HookEnded, so one type is enough.
                 self._start_once,
                 Exception,
                 sleep=self._stopping.wait,
@@ -238,7 +273,7 @@ class Resource:
             if self._stopping.is_set():
                 self._enter(ResourceState.STOPPED)
             else:
-                _log.error("%s: start() failed too often: not served", self.name)
+                _log.error("%s: start() keeps failing: not served", self.name)
                 self._enter(ResourceState.FAILED)
             return False
         return True
@@ -260,8 +295,8 @@ class Resource:
         self._state = state
         self._on_change()
 
-    def _complain(self, text: str) -> None:
-        # Log each text once: an unwritable directory is tried every second.
-        if text != self._complaint:
-            self._complaint = text
+    def _log_once(self, text: str) -> None:
+        # An unwritable directory is retried every second.
+        if text != self._logged:
+            self._logged = text
             _log.error("%s: cannot serve: %s", self.name, text)

@@ -1,4 +1,4 @@
-"""Serving one resource, in a program of its own."""
+"""Serve one resource as the whole purpose of a program."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from devicemanager.plugin.author import Plugin, StaticLister, wrong_type
+from devicemanager.plugin.common.signals import SignalWait
 from devicemanager.plugin.names import check_resource_name
-from devicemanager.plugin.signals import SignalWait
 
 if TYPE_CHECKING:
     from devicemanager.plugin.settings import PluginSettings
@@ -23,18 +23,19 @@ def serve(
 ) -> None:
     """Serve one resource until SIGTERM, SIGINT, SIGQUIT or SIGHUP.
 
-    Raises ConfigurationError for a resource name or a directory that cannot work,
-    PluginError if the plugin's ``start`` fails for good, and TypeError for the class in
-    place of a plugin. A second signal while it stops ends the process at once, except for
-    SIGHUP, of which a closing terminal sends several.
+    Raises ConfigurationError for a resource name or a directory that cannot work, PluginError
+    if ``start`` of the plugin keeps failing, and TypeError for a class instead of an instance.
+    A second signal during the stop ends the process at once, except SIGHUP: a closing terminal
+    sends several.
     """
     if not isinstance(plugin, Plugin):
         raise TypeError(wrong_type("plugin", plugin))
     check_resource_name(resource)
+    # `check_resource_name` has ensured that there is exactly one slash.
     namespace, _, last_name = resource.partition("/")
     lister = StaticLister(namespace, {last_name: plugin})
-    # Before gRPC is loaded, which takes a while: an interrupt would show a traceback of it.
+    # Before gRPC is imported, which takes a while: Ctrl-C would print a traceback of the import.
     with SignalWait() as signals:
         from devicemanager.plugin.manager import Manager
 
-        Manager(lister, directory, settings).run_until(signals)
+        Manager(lister, directory, settings)._run_until(signals)

@@ -1,4 +1,4 @@
-"""One server and its registration, with one kubelet."""
+"""One server and its registration with one kubelet instance."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable
 
 from devicemanager.io.retry import retry
+from devicemanager.plugin.common.notifier import Notifier
 from devicemanager.plugin.errors import RegistrationFailed
-from devicemanager.plugin.modes import RegistrationMode
-from devicemanager.plugin.notifier import Notifier
 from devicemanager.plugin.reconcile import Observation
-from devicemanager.plugin.registration import Answer
+from devicemanager.plugin.registration import PendingResponse, RegistrationMode
 from devicemanager.plugin.server import PluginServer
 from devicemanager.plugin.settings import PluginSettings
 from podresources.sockets import FileIdentity
@@ -22,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class Session:
-    """One server and its registration, until the kubelet, our socket or the last stream goes."""
+    """A server and its registration, until the kubelet, the socket or the last stream is gone."""
 
     def __init__(
         self,
@@ -41,7 +40,8 @@ class Session:
         self._settings = settings
         self._notifier = notifier
 
-    def look(self, short_lives: int) -> Observation:
+    def observe(self, short_streams: int) -> Observation:
+        """Observe the sockets and streams now."""
         return Observation(
             now=time.monotonic(),
             kubelet=self._mode.kubelet(),
@@ -49,38 +49,43 @@ class Session:
             own_socket=self.server.is_reachable(),
             registered_at=self.registered_at,
             streams=self.server.service.streams.counts,
-            short_lives=short_lives,
+            short_streams=short_streams,
         )
 
     @property
     def was_short(self) -> bool:
-        """Whether the list stream ended soon after it was opened."""
+        """True if the list stream ended soon after it was opened."""
         streams = self.server.service.streams.counts
-        lived = streams.last_ended - streams.last_opened
-        return streams.opened > 0 and lived < self._settings.stream_settled
+        duration = streams.last_ended - streams.last_opened
+        return streams.opened > 0 and duration < self._settings.stream_settled
 
     def register(self, stopping: Callable[[], bool]) -> bool:
-        """Register, with growing pauses between attempts. Return False once that is pointless:
-        we stop, the kubelet is another one, or our socket is gone."""
+        """Register, with exponential backoff between attempts.
 
-        def pointless() -> bool:
+        Return False once a registration is obsolete: the plugin stops, the kubelet was replaced,
+        or the plugin's socket was removed.
+        """
+
+        def obsolete() -> bool:
             return (
                 stopping()
                 or self._mode.kubelet() != self.kubelet_identity
                 or not self.server.is_reachable()
             )
 
-        def nap(seconds: float) -> None:
-            # Every stream event notifies too, so a notification alone must not end the pause.
+        def pause(seconds: float) -> None:
+            # Stream events notify as well, so a notification alone must not end the pause.
             deadline = time.monotonic() + seconds
-            while not pointless() and (left := deadline - time.monotonic()) > 0:
+            while not obsolete() and (left := deadline - time.monotonic()) > 0:
                 self._notifier.wait(self._notifier.count, min(left, self._settings.recheck))
 
+        # A rejection can be temporary, for example if the kubelet could not dial the plugin in
+        # time. So there is no maximum number of attempts: `obsolete` ends them.
         settings = self._settings
         if retry(
-            lambda: self._attempt(pointless),
+            lambda: self._attempt(obsolete),
             RegistrationFailed,
-            sleep=nap,
+            sleep=pause,
             first_wait=settings.register_backoff,
             longest_wait=settings.register_backoff_limit,
             report=self._log_failure,
@@ -89,22 +94,23 @@ class Session:
         return self.registered_at is not None
 
     def close(self) -> None:
-        """Close the server and wait until its threads and descriptors are gone."""
+        """Close the server and wait until its threads and descriptors are released."""
+        # gRPC cancels calls after the grace period. One more second is for its own threads.
         grace = self._settings.stop_grace
         self.server.close(grace).wait(grace + 1)
 
-    def _attempt(self, pointless: Callable[[], bool]) -> bool:
-        if pointless():
+    def _attempt(self, obsolete: Callable[[], bool]) -> bool:
+        if obsolete():
             return False
 
-        def wait(answer: Answer) -> bool:
-            # A kubelet that hangs in Register may be replaced: look after each notification.
-            answer.add_done_callback(lambda _answer: self._notifier.notify())
-            while not answer.done():
+        def wait(response: PendingResponse) -> bool:
+            # A kubelet that hangs in Register can be replaced: check after each notification.
+            response.add_done_callback(lambda _response: self._notifier.notify())
+            while not response.done():
                 seen = self._notifier.count
-                if pointless():
+                if obsolete():
                     return False
-                if not answer.done():
+                if not response.done():
                     self._notifier.wait(seen, self._settings.recheck)
             return True
 
@@ -112,5 +118,5 @@ class Session:
 
     def _log_failure(self, error: BaseException, pause: float) -> None:
         _log.warning(
-            "%s: the kubelet did not register it: %s; again in %.0f s", self._resource, error, pause
+            "%s: registration failed: %s; retrying in %.0f s", self._resource, error, pause
         )

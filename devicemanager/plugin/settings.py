@@ -1,4 +1,4 @@
-"""Settings of the author framework, field by field."""
+"""Settings of the author framework, with default and meaning of each field."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import attrs
 __all__ = ["DIRECTORY_VARIABLE", "PluginSettings"]
 
 DIRECTORY_VARIABLE = "DEVICE_PLUGIN_DIRECTORY"
-"""Environment variable that names another directory than the default one."""
+"""Environment variable that overrides the default plugin directory."""
 
 
 def _number(attribute: attrs.Attribute[Any], value: float) -> None:
-    """Raise ValueError unless the value is a number that a wait can take, or a count."""
+    """Raise ValueError unless the value is a finite number, and an integer where required."""
+    # Annotations are strings here, because of `from __future__ import annotations`.
     kinds = int if attribute.type in (int, "int") else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
-        wanted = "a whole number" if kinds is int else "a number"
-        raise ValueError(f"{attribute.name} must be {wanted}, not {value!r}")
+        expected = "a whole number" if kinds is int else "a number"
+        raise ValueError(f"{attribute.name} must be {expected}, not {value!r}")
 
 
 def _positive(_settings: object, attribute: attrs.Attribute[Any], value: float) -> None:
@@ -30,7 +31,7 @@ def _positive(_settings: object, attribute: attrs.Attribute[Any], value: float) 
 def _not_negative(_settings: object, attribute: attrs.Attribute[Any], value: float) -> None:
     _number(attribute, value)
     if value < 0:
-        raise ValueError(f"{attribute.name} must not be below 0: {value}")
+        raise ValueError(f"{attribute.name} must be at least 0, not {value}")
 
 
 def _not_negative_or_none(
@@ -42,71 +43,71 @@ def _not_negative_or_none(
 
 @attrs.frozen(kw_only=True)
 class PluginSettings:
-    """Times and limits of the framework. All times are in seconds."""
+    """Times and limits of the framework. Times are in seconds."""
 
     register_timeout: float = attrs.field(default=30.0, validator=_positive)
-    """For one Register call. The kubelet dials back for up to 10 s before it answers."""
+    """Timeout of a Register call. The kubelet dials back for up to 10 s before it responds."""
 
     register_backoff: float = attrs.field(default=1.0, validator=_positive)
-    """Before the second attempt at registering; doubles from attempt to attempt."""
+    """Pause before the second attempt to register; doubles with each attempt."""
 
     register_backoff_limit: float = attrs.field(default=15.0, validator=_positive)
-    """Longest time between two attempts."""
+    """Longest pause between two attempts."""
 
     start_attempts: int = attrs.field(default=3, validator=_positive)
-    """How often a raising ``start`` hook is called before its resource is given up."""
+    """How often a failing ``start`` hook is called before its resource is marked as failed."""
 
     start_delay: float = attrs.field(default=3.0, validator=_not_negative)
-    """Between two calls of the ``start`` hook."""
+    """Pause between two calls of the ``start`` hook."""
 
     first_list_wait: float = attrs.field(default=2.0, validator=_not_negative)
-    """How long serving waits for the first device list; after that an empty one goes out."""
+    """How long to wait for the first device list before serving an empty one."""
 
     list_interval: float = attrs.field(default=0.05, validator=_not_negative)
-    """Shortest time between two lists on one stream: a burst becomes its last state.
-    0 sends every state that the reader is quick enough for."""
+    """Shortest time between two lists on one stream: of a burst, only the last state is sent.
+    With 0, every state is sent that the reader is fast enough for."""
 
     list_backoff: float = attrs.field(default=1.0, validator=_positive)
-    """Before a ``devices`` method that raised is called again; doubles, up to 30 s."""
+    """Pause before a failing ``devices`` method is called again; doubles, up to 30 s."""
 
     stream_delay: float = attrs.field(default=1.0, validator=_not_negative)
-    """From the end of the last list stream to registering again. A kubelet that restarts
-    also ends the stream, so a little patience saves a registration."""
+    """Pause between the end of the last list stream and the next registration. A restarting
+    kubelet also ends the stream; the pause avoids a useless registration with the old one."""
 
     stream_wait: float | None = attrs.field(default=20.0, validator=_not_negative_or_none)
-    """From a registration to the next one if no list stream was ever opened: a kubelet asks
-    for the list at once or, if its connection broke just then, never. None: wait for ever."""
+    """Pause before the next registration if the kubelet opened no list stream: it does so at once
+    or, if its connection broke at that moment, never. None: wait forever."""
 
     stream_settled: float = attrs.field(default=10.0, validator=_not_negative)
-    """A stream that lived shorter than this doubles ``stream_delay``, up to
-    ``stream_delay_limit``, so that a kubelet that always hangs up is not hammered."""
+    """A stream shorter than this doubles ``stream_delay``, up to ``stream_delay_limit``. So a
+    kubelet that always closes the stream does not get constant registrations."""
 
     stream_delay_limit: float = attrs.field(default=30.0, validator=_positive)
-    """Longest wait between the end of a stream and registering again."""
+    """Longest pause between the end of a stream and the next registration."""
 
     recheck: float = attrs.field(default=2.0, validator=_positive)
-    """Between two looks at the sockets when no file event comes. The look is what
-    decides; events only make it happen at once."""
+    """Interval at which the sockets are read without a file event. Reading decides; events only
+    make it happen at once."""
 
     stop_grace: float = attrs.field(default=2.0, validator=_not_negative)
-    """What calls that are still running get at the end."""
+    """Time that running calls get to finish when the plugin stops."""
 
     workers: int = attrs.field(default=16, validator=_positive)
-    """Most threads that serve one resource's calls and streams."""
+    """Maximum number of threads that serve the calls and streams of one resource."""
 
     max_streams: int = attrs.field(default=8, validator=_positive)
-    """Most list streams of one resource; beyond it the oldest is ended."""
+    """Maximum number of list streams of one resource; beyond it, the oldest is ended."""
 
     reject_unhealthy: bool = True
-    """Allocating a device that is unhealthy now fails with FAILED_PRECONDITION."""
+    """True if allocating an unhealthy device fails with FAILED_PRECONDITION."""
 
     announce: bool = False
-    """Instead of calling Register, leave the socket where the kubelet's plugin watcher
-    finds it and asks: the directory is then ``/var/lib/kubelet/plugins_registry``."""
+    """True if the kubelet's plugin watcher registers the plugin, instead of a Register call. The
+    default directory is then ``/var/lib/kubelet/plugins_registry``."""
 
     unique_socket: bool = False
-    """Give every socket a random ending. Without it only a socket whose plain name is in
-    use by another living plugin gets one, so instances never share a path either way."""
+    """True if every socket gets a random suffix. Otherwise a socket gets one only if another
+    running plugin uses its plain name, so instances never share a path."""
 
     @max_streams.validator
     def _room_for_calls(self, _attribute: object, streams: int) -> None:

@@ -1,4 +1,4 @@
-"""Which list streams of a server are open."""
+"""Track the open ListAndWatch streams of a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Stream", "StreamCounts", "Streams"]
 
 @attrs.frozen
 class StreamCounts:
-    """``opened`` counts all there ever were. Times are those of the monotonic clock."""
+    """Numbers of streams: ``open`` now, ``opened`` ever. Times are of the monotonic clock."""
 
     open: int = 0
     opened: int = 0
@@ -23,7 +23,7 @@ class StreamCounts:
 
 
 class Stream:
-    """One ListAndWatch call, which either side may end."""
+    """One ListAndWatch call, which either side can end."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
@@ -38,13 +38,13 @@ class Stream:
 class Streams:
     """The open streams of one server, oldest first.
 
-    ``on_change`` must notify the streams that wait for a list, so that ended ones return.
+    ``on_change`` must wake the streams that wait for a list, so that ended ones return.
     """
 
     def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
         self._limit = limit
         self._on_change = on_change
-        # Guards the two below.
+        # Guards the two fields below.
         self._lock = threading.Lock()
         self._open: list[Stream] = []
         self._counts = StreamCounts()
@@ -54,26 +54,31 @@ class Streams:
         return self._counts
 
     def open(self, context: grpc.ServicerContext) -> Stream:
-        """Record a new stream. If there are too many, end the oldest, which is dead if the
-        kubelet is the only peer."""
+        """Add a new stream; end the oldest if there are too many.
+
+        A kubelet opens one stream per registration, so older ones belong to dead connections.
+        """
         stream = Stream()
         with self._lock:
             self._open.append(stream)
-            living = [known for known in self._open if not known.ended()]
-            if len(living) > self._limit:
-                living[0].end()
+            # Ended streams stay in the list until their call returns; they do not count here.
+            open_streams = [other for other in self._open if not other.ended()]
+            if len(open_streams) > self._limit:
+                open_streams[0].end()
             self._counts = attrs.evolve(
                 self._counts,
                 open=len(self._open),
                 opened=self._counts.opened + 1,
                 last_opened=time.monotonic(),
             )
+        # The callback is not called if the RPC has already ended.
         if not context.add_callback(lambda: self._close(stream)):
             self._close(stream)
         self._on_change()
         return stream
 
     def end_all(self) -> None:
+        # On a copy: `end` wakes the call, whose `_close` needs the lock.
         with self._lock:
             streams = list(self._open)
         for stream in streams:

@@ -1,8 +1,8 @@
-"""Devices that say what they are: a path, a network interface, a PCI device.
+"""Typed devices: a path, a network interface or a PCI device.
 
-The classic response can hand out paths only. Typed devices travel beside it in a field
-of their own, which a kubelet that does not know it skips. A path stands in the classic
-list too, so every kubelet mounts it; interfaces and PCI devices need one that knows.
+The standard Allocate response can contain only paths. Typed devices are sent in an additional
+field of the same message, which a kubelet without support skips. A path is also added to the
+standard list, so every kubelet mounts it. Interfaces and PCI devices need a kubelet with support.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PCI_ID = re.compile(r"(?:0x)?([0-9a-f]{4})")
 def _interface(_instance: object, attribute: attrs.Attribute[str], name: str) -> None:
     check_text(attribute.name, name)
     if fault := interface_name_fault(name):
-        raise ValueError(f"{attribute.name} must be an interface name: {fault}: {name!r}")
+        raise ValueError(f"invalid {attribute.name} {name!r}: {fault}")
 
 
 def _namespace(instance: object, attribute: attrs.Attribute[str], path: str) -> None:
@@ -52,13 +52,13 @@ def _namespace(instance: object, attribute: attrs.Attribute[str], path: str) -> 
 def _pci_id(text: str) -> str:
     match = _PCI_ID.fullmatch(text.lower()) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"a PCI id is four hexadecimal digits, such as 8086 or 0x8086: {text!r}")
+        raise ValueError(f"invalid PCI ID {text!r}: expected four hexadecimal digits such as 8086")
     return match[1]
 
 
 @attrs.frozen(kw_only=True)
 class FilesystemDevice:
-    """A device reached through a path, by default the same one in the container."""
+    """A device that is used through a path, by default the same path in the container."""
 
     host_path: str = attrs.field(converter=path_text, validator=absolute_path)
     container_path: str = attrs.field(
@@ -71,9 +71,9 @@ class FilesystemDevice:
 
 @attrs.frozen
 class NetlinkDevice:
-    """A network interface that moves into the container, by default under its own name.
+    """A network interface that moves into the container, by default with the same name.
 
-    ``net_ns`` is the path of the network namespace it is in before; empty is the host's.
+    ``net_ns`` is the path of its network namespace on the host; empty for the host's own.
     """
 
     interface_name: str = attrs.field(validator=_interface)
@@ -86,9 +86,9 @@ class NetlinkDevice:
 
 @attrs.frozen
 class PciDevice:
-    """One PCI device with these ids; the kubelet finds its address on the host.
+    """A PCI device with these IDs; the kubelet finds its address on the host.
 
-    Ids are four hexadecimal digits, as in sysfs with or without ``0x``.
+    IDs are four hexadecimal digits, with or without ``0x``.
     """
 
     vendor_id: str = attrs.field(converter=_pci_id)
@@ -96,15 +96,17 @@ class PciDevice:
 
 
 class ApiType(enum.Enum):
-    """Through which interface of the kernel a flat device is reached."""
+    """The kernel interface through which a flat device is used."""
 
     PATH = "PATH"
     NETLINK = "NETLINK"
 
     @classmethod
     def of(cls, value: ApiType | str | int) -> ApiType:
-        """From the value, its name in any case, or its number, PATH being 0 and NETLINK 1.
-        Raises ValueError."""
+        """Return the API type of a value, of a name in any case, or of a number (PATH is 0).
+
+        Raises ValueError.
+        """
         members = list(cls)
         if isinstance(value, ApiType):
             return value
@@ -113,7 +115,7 @@ class ApiType(enum.Enum):
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(members):
             return members[value]
         names = ", ".join(f"{member.name} ({number})" for number, member in enumerate(members))
-        raise ValueError(f"an API type is one of {names}, not {value!r}")
+        raise ValueError(f"unknown API type {value!r}: use one of {names}")
 
 
 def _api_type(value: ApiType | str | int) -> ApiType:
@@ -122,12 +124,10 @@ def _api_type(value: ApiType | str | int) -> ApiType:
 
 @attrs.frozen(kw_only=True)
 class FlatDevice:
-    """The flat form: one identifier inside, one outside, and what kind they are of.
+    """A device in the flat form: an identifier in the container, one on the host, and a type.
 
-    ``api_type`` may also be its name in any case, or its number. Raises ``ValueError`` for
-    what the form of its kind does not take.
-
-    ``permissions`` fit a path only: ``rw`` if left empty. An interface has none.
+    ``api_type`` can also be given by name, in any case, or by number. ``permissions`` are for
+    paths only; the default is ``rw``. Raises ``ValueError`` as the class of its type does.
     """
 
     identifier_container: str = attrs.field(converter=path_text)
@@ -136,11 +136,11 @@ class FlatDevice:
     permissions: str = ""
 
     def __attrs_post_init__(self) -> None:
-        # A mistake shows where it is made, not when a pod comes.
+        # Convert once, so that a mistake shows where it is made, not when a pod arrives.
         self.typed()
 
     def typed(self) -> FilesystemDevice | NetlinkDevice:
-        """The same device in the form that travels."""
+        """Return the device in the form that is sent."""
         if self.api_type is ApiType.PATH:
             permissions = self.permissions or "rw"
             return FilesystemDevice(
@@ -150,43 +150,44 @@ class FlatDevice:
             )
         if self.permissions:
             raise ValueError(
-                f"permissions fit PATH devices only; leave them out for {self.identifier_host!r}"
+                f"permissions are for PATH devices only: remove them from {self.identifier_host!r}"
             )
         return NetlinkDevice(self.identifier_host, self.identifier_container)
 
 
 TypedDevice: TypeAlias = FilesystemDevice | NetlinkDevice | PciDevice
-"""A device in the form that travels."""
+"""A device in the form that is sent."""
 
 
 def add_typed_devices(
     response: dp.ContainerAllocateResponse, devices: Iterable[TypedDevice | FlatDevice]
 ) -> None:
-    """Append devices of either form to a container's response, paths to both its lists.
+    """Append devices to a container's response; append paths to the standard list as well.
 
-    Raises ``ValueError``, before anything is appended, for a path that the classic list
-    already takes from another host path.
+    Raises ``ValueError`` if the standard list already has the container path with another host
+    path. Nothing is appended in that case.
     """
     from protos import deviceplugin_v1beta1 as dp
 
     typed = [device.typed() if isinstance(device, FlatDevice) else device for device in devices]
     paths = [device for device in typed if isinstance(device, FilesystemDevice)]
-    classic = {device.container_path: device.host_path for device in response.devices}
+    # Check everything first, so that an error leaves the response unchanged.
+    standard = {device.container_path: device.host_path for device in response.devices}
     missing = []
     for device in paths:
-        if device.container_path not in classic:
+        if device.container_path not in standard:
             missing.append(dp.DeviceSpec(**attrs.asdict(device)))
-        taken = classic.setdefault(device.container_path, device.host_path)
-        if taken != device.host_path:
+        known = standard.setdefault(device.container_path, device.host_path)
+        if known != device.host_path:
             raise ValueError(
-                f"two host paths for {device.container_path}: {taken} and {device.host_path}"
+                f"two host paths for {device.container_path}: {known} and {device.host_path}"
             )
     response.devices.extend(missing)
     response.typed_devices.extend(map(_message, typed))
 
 
 def _message(device: TypedDevice) -> dp.TypedDevice:
-    # Loaded when a message is made: values alone must not cost protobuf's import.
+    # Imported here: programs that only use the values must not pay for protobuf.
     from protos import deviceplugin_v1beta1 as dp
 
     match device:

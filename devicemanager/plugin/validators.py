@@ -1,4 +1,4 @@
-"""Converters and validators of the value classes: what is wrong becomes one line."""
+"""Converters and validators of the value classes. Each error is a one-line ValueError."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def check_text(what: str, value: object) -> None:
-    """Raise ValueError unless ``value`` is text that can go into a message."""
+    """Raise ValueError unless ``value`` is text that a protobuf message can contain."""
     if not isinstance(value, str):
         raise ValueError(f"{what} must be text, not {value!r}")
     try:
@@ -24,12 +24,12 @@ def check_text(what: str, value: object) -> None:
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """A converter: a ``Path`` becomes its text, whatever else stays for the validator."""
+    """Convert a ``Path`` to text; leave any other value to the validator."""
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
 def absolute_path(_instance: object, attribute: attrs.Attribute[str], path: str) -> None:
-    """A validator: a path from the root on."""
+    """Check that ``path`` is an absolute path."""
     check_text(attribute.name, path)
     if not path.startswith("/"):
         raise ValueError(f"{attribute.name} must be an absolute path: {path!r}")
@@ -38,14 +38,14 @@ def absolute_path(_instance: object, attribute: attrs.Attribute[str], path: str)
 
 
 def permission_letters(_instance: object, _attribute: attrs.Attribute[str], text: str) -> None:
-    """A validator: permissions of the devices cgroup, each letter once."""
-    known = isinstance(text, str) and not set(text) - set("rwm") and len(set(text)) == len(text)
-    if not text or not known:
-        raise ValueError(f"permissions are some of the letters r, w and m, not {text!r}")
+    """Check permissions of the devices cgroup: each letter at most once."""
+    valid = isinstance(text, str) and not set(text) - set("rwm") and len(set(text)) == len(text)
+    if not text or not valid:
+        raise ValueError(f"invalid permissions {text!r}: use some of the letters r, w and m")
 
 
 def several(what: str, values: Iterable[T]) -> tuple[T, ...]:
-    """The values as a tuple. Reject a bare string, which would pass as its letters."""
+    """Return the values as a tuple. Reject a string, which would pass as a list of letters."""
     if isinstance(values, str | os.PathLike) or not isinstance(values, Iterable):
         raise ValueError(f"{what} must be a list, not {values!r}")
     return tuple(values)

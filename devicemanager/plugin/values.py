@@ -1,7 +1,7 @@
-"""The plain values an author's methods take and return.
+"""The plain values that an author's methods take and return.
 
-A value that a container runtime would reject is rejected here, with a ValueError that
-names it, so that the mistake shows where it was made.
+A value that a container runtime would reject raises a ValueError that names it. So the mistake
+shows where it was made, and not when a pod arrives.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ __all__ = [
     "Mount",
 ]
 
+# `1` and `0` are equal to True and False, so the type is checked first.
 _HEALTH = {True: True, False: False, HEALTHY: True, UNHEALTHY: False}
 
 
@@ -46,40 +47,42 @@ def _nodes(numa: SupportsIndex | Iterable[SupportsIndex] | None) -> tuple[int, .
         return ()
     if _is_index(numa):
         numa = (numa,)
+    # A string is iterable: "01" would pass as nodes 0 and 1.
     if isinstance(numa, str) or not isinstance(numa, Iterable):
-        raise _no_node(numa)
-    # sysfs says -1 for a device that has no node.
+        raise _not_a_node(numa)
+    # sysfs shows -1 for a device without NUMA affinity.
     return tuple(node for node in map(_node, numa) if node >= 0)
 
 
 def _is_index(value: object) -> TypeGuard[SupportsIndex]:
-    # What isinstance asks of the protocol, for a tenth of its price: lists have many devices.
+    # As isinstance with the protocol, ten times as fast: lists can have many devices.
     return hasattr(value, "__index__")
 
 
 def _node(node: SupportsIndex) -> int:
+    # A bool has `__index__`: True would pass as node 1.
     if isinstance(node, bool) or not _is_index(node):
-        raise _no_node(node)
+        raise _not_a_node(node)
     number = operator.index(node)
     if not -1 <= number < MAX_NUMA_NODES:
-        raise ValueError(f"NUMA node ids are 0 to {MAX_NUMA_NODES - 1}, not {number}")
+        raise ValueError(f"invalid NUMA node {number}: use 0 to {MAX_NUMA_NODES - 1}")
     return number
 
 
-def _no_node(value: object) -> ValueError:
-    return ValueError(f"numa is a node number, several, or None, not {value!r}")
+def _not_a_node(value: object) -> ValueError:
+    return ValueError(f"invalid numa {value!r}: expected a node number, a list of them, or None")
 
 
 def _device_id(_instance: object, _attribute: object, device_id: str) -> None:
-    check_text("a device id", device_id)
+    check_text("device ID", device_id)
     if not device_id:
-        raise ValueError(f"a device id must not be empty: {device_id!r}")
+        raise ValueError("device ID must not be empty")
 
 
 def _health(healthy: bool | str) -> bool:
-    # Any text is true: "Unhealthy" taken for a bool would advertise a broken device.
+    # Every non-empty string is true: as a bool, "Unhealthy" would advertise a broken device.
     if not isinstance(healthy, bool | str) or healthy not in _HEALTH:
-        raise ValueError(f"healthy is True, False, {HEALTHY!r} or {UNHEALTHY!r}, not {healthy!r}")
+        raise ValueError(f"invalid health {healthy!r}: use a bool, {HEALTHY!r} or {UNHEALTHY!r}")
     return _HEALTH[healthy]
 
 
@@ -87,10 +90,9 @@ def _health(healthy: bool | str) -> bool:
 class Device:
     """One device of a resource.
 
-    ``id`` is unique within the resource and the same after every restart; 63 characters
-    at most. ``healthy`` is a bool, or the kubelet's words ``Healthy`` and ``Unhealthy``.
-    ``numa`` names the NUMA nodes it is near to: a number, several, or none. A node of -1
-    means unknown, as in sysfs, and is left out.
+    ``id`` is unique within the resource, the same after every restart, and has at most 63
+    characters. ``healthy`` is a bool, ``Healthy`` or ``Unhealthy``. ``numa`` is its NUMA affinity:
+    a node number, a list of them, or None. As in sysfs, -1 means unknown and is ignored.
     """
 
     id: str = attrs.field(validator=_device_id)
@@ -100,7 +102,7 @@ class Device:
 
 @attrs.frozen(kw_only=True)
 class Mount:
-    """A host path mounted into the container."""
+    """A host path that is mounted into the container."""
 
     container_path: str = attrs.field(converter=path_text, validator=absolute_path)
     host_path: str = attrs.field(converter=path_text, validator=absolute_path)
@@ -109,9 +111,9 @@ class Mount:
 
 @attrs.frozen(kw_only=True)
 class DeviceSpec:
-    """A host device node made visible in the container, by default under the same path.
+    """A device node of the host in the container, by default under the same path.
 
-    ``permissions`` are those of the devices cgroup: some of ``r``, ``w`` and ``m``.
+    ``permissions`` are some of ``r``, ``w`` and ``m``, as in the devices cgroup.
     """
 
     host_path: str = attrs.field(converter=path_text, validator=absolute_path)
@@ -132,9 +134,9 @@ def _all_of(
     entries = several(what, values)
     for entry in entries:
         if not isinstance(entry, kinds):
-            named = kinds if isinstance(kinds, tuple) else (kinds,)
-            wanted = " or ".join(kind.__name__ for kind in named)
-            raise ValueError(f"{what} must hold {wanted}, not {entry!r}")
+            allowed = kinds if isinstance(kinds, tuple) else (kinds,)
+            names = " or ".join(kind.__name__ for kind in allowed)
+            raise ValueError(f"invalid entry {entry!r} in {what}: expected {names}")
     return entries
 
 
@@ -163,7 +165,7 @@ def _typed(devices: Iterable[TypedDevice | FlatDevice]) -> tuple[TypedDevice | F
 
 def _mapping(what: str, values: object) -> None:
     if not isinstance(values, Mapping):
-        raise ValueError(f"{what} must map names to text, not {values!r}")
+        raise ValueError(f"invalid {what} {values!r}: expected a mapping of names to text")
 
 
 def _environment(
@@ -171,12 +173,12 @@ def _environment(
 ) -> None:
     _mapping(attribute.name, envs)
     for name, value in envs.items():
-        check_text("the name of an environment variable", name)
+        check_text("name of an environment variable", name)
         if not name or "=" in name or "\0" in name:
-            raise ValueError(f"not a name of an environment variable: {name!r}")
+            raise ValueError(f"invalid name of an environment variable: {name!r}")
         check_text(f"environment variable {name}", value)
         if "\0" in value:
-            raise ValueError(f"environment variable {name} must be text without NUL: {value!r}")
+            raise ValueError(f"environment variable {name} must not contain a NUL: {value!r}")
 
 
 def _annotations(
@@ -184,17 +186,18 @@ def _annotations(
 ) -> None:
     _mapping(attribute.name, annotations)
     for key, value in annotations.items():
-        check_text("the key of an annotation", key)
+        check_text("annotation key", key)
+        # The rules of the API server, whose annotations have the same keys.
         if not is_qualified_name(key):
-            raise ValueError(f"not a valid annotation key: {key!r}")
+            raise ValueError(f"invalid annotation key: {key!r}")
         check_text(f"annotation {key}", value)
 
 
 def _cdi_names(_instance: object, _attribute: object, names: tuple[str, ...]) -> None:
     for name in names:
-        check_text("a CDI name", name)
+        check_text("CDI name", name)
         if split_name(name) is None:
-            raise ValueError(f"not a CDI name of the form vendor/class=name: {name!r}")
+            raise ValueError(f"invalid CDI name {name!r}: expected vendor/class=name")
 
 
 def _one_source_each(
@@ -202,6 +205,7 @@ def _one_source_each(
     attribute: attrs.Attribute[Any],
     entries: Iterable[Mount | DeviceSpec],
 ) -> None:
+    # The same entry twice is harmless, and common with several devices of one card.
     sources: dict[str, str] = {}
     for entry in entries:
         if sources.setdefault(entry.container_path, entry.host_path) != entry.host_path:
@@ -210,11 +214,11 @@ def _one_source_each(
 
 @attrs.frozen
 class ContainerSettings:
-    """What a container needs in order to use the devices it was given.
+    """What a container needs to use its devices: environment variables, mounts, device nodes.
 
-    A device may be written as its path alone. ``cdi_devices`` are fully qualified names,
-    ``vendor/class=name``. ``typed_devices`` are those of :mod:`devicemanager.plugin.typed`,
-    which reach kubelets that know them; paths among them reach every kubelet.
+    A device node can be given as a path. ``cdi_devices`` are fully qualified CDI names,
+    ``vendor/class=name``. ``typed_devices`` are those of :mod:`devicemanager.plugin.typed`: only
+    some kubelets support them, except paths, which every kubelet mounts.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict, validator=_environment)

@@ -1,4 +1,4 @@
-"""Between the author's plain values and the messages of deviceplugin v1beta1."""
+"""Convert an author's plain values to messages of deviceplugin v1beta1."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ __all__ = ["container_response", "device_message", "encode_list", "to_bytes"]
 
 
 def device_message(device: Device) -> dp.Device:
+    """Return the message of one device."""
     message = dp.Device(ID=device.id, health=HEALTHY if device.healthy else UNHEALTHY)
-    # Without nodes the field stays absent: an empty topology hides a device (Q13).
+    # Without NUMA nodes, leave the field unset: an empty topology hides the device (Q13).
     for node in device.numa:
         message.topology.nodes.add(ID=node)
     return message
 
 
 def encode_list(devices: Iterable[Device]) -> bytes:
-    """A ListAndWatchResponse, serialised once for all streams."""
+    """Return a serialized ListAndWatchResponse, shared by all streams."""
     return dp.ListAndWatchResponse(devices=map(device_message, devices)).SerializeToString()
 
 
 def container_response(settings: ContainerSettings) -> dp.ContainerAllocateResponse:
+    """Return the Allocate response for one container."""
     response = dp.ContainerAllocateResponse(
         envs=settings.envs,
         mounts=[
@@ -48,5 +50,5 @@ def container_response(settings: ContainerSettings) -> dp.ContainerAllocateRespo
 
 
 def to_bytes(message: Message | bytes) -> bytes:
-    """The serialiser of every answer; bytes that are already made pass through."""
+    """Serialize a response; bytes are returned unchanged."""
     return message if isinstance(message, bytes) else message.SerializeToString()

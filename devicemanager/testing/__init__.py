@@ -1,26 +1,41 @@
-"""For tests of device plugins and of PodResources clients.
+"""Test device plugins and PodResources clients: fixtures, plugin processes, fake hardware.
 
-What belongs here: the pytest plugin (``pytest_plugin``), the factories behind its
-fixtures, and small helpers. What never does: anything that the kubelet or a plugin needs
-to run, and, at import time, anything that takes time to load: the pytest plugin is part
-of every pytest session on a machine where this distribution is installed.
+Theory of operation. ``pytest_plugin`` is loaded into every pytest session on a machine where this
+distribution is installed, so at import it loads nothing but pytest. Each fixture imports a factory
+when a test uses it. A factory creates kubelets, plugins or servers, and its context manager stops
+them in reverse order. After a failed test, the plugin adds the kubelets' events and the output of
+plugin processes to the report.
+
+In:  ``Settings``, plugin commands, recordings, mock PodResources scripts.
+Out: running kubelets and plugins; failures that show what happened.
+
+Invariants:
+* Importing this package loads no third-party module.
+* An error on a server thread of a kubelet fails the test that uses the kubelet.
+* Nothing that a test started outlives the test, not even if pytest is killed.
+
+Start reading at ``pytest_plugin``, then ``factories`` and ``processes``. ``mock_podresources`` is a
+PodResources server without a kubelet. ``hardware`` writes fake ``/sys`` and ``/dev`` trees.
+``fakes`` has plugins without a socket, for this project's own tests.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devicemanager.io.lazy import lazy_names
 from devicemanager.testing.manifest import pod_manifest
 
 if TYPE_CHECKING:
-    from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
+    from devicemanager.core.versions.version import ANCHORS as KUBELET_VERSIONS
+    from devicemanager.testing.factories import (
+        MockKubeletFactory,
+        PodResourcesServerFactory,
+        SimulatedPluginFactory,
+    )
     from devicemanager.testing.hardware import FakeDev, FakeSysfs, HardwareError
-    from devicemanager.testing.processes import PluginProcess, ProcessEnded
-    from devicemanager.testing.processfactory import PluginProcessFactory
+    from devicemanager.testing.processes import PluginProcess, PluginProcessFactory, ProcessEnded
     from devicemanager.testing.replays import ReplayPluginFactory
-    from devicemanager.testing.scripts import PodResourcesServerFactory
-    from devicemanager.testing.versions import KUBELET_VERSIONS
 
 __all__ = [
     "KUBELET_VERSIONS",
@@ -37,19 +52,31 @@ __all__ = [
     "pod_manifest",
 ]
 
-__getattr__, __dir__ = lazy_names(
+_load, _names = lazy_names(
     __name__,
     {
         "FakeDev": "hardware",
         "FakeSysfs": "hardware",
         "HardwareError": "hardware",
-        "KUBELET_VERSIONS": "versions",
         "MockKubeletFactory": "factories",
         "PluginProcess": "processes",
-        "PluginProcessFactory": "processfactory",
-        "PodResourcesServerFactory": "scripts",
+        "PluginProcessFactory": "processes",
+        "PodResourcesServerFactory": "factories",
         "ProcessEnded": "processes",
         "ReplayPluginFactory": "replays",
         "SimulatedPluginFactory": "factories",
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name == "KUBELET_VERSIONS":
+        # Has another name at its home, so `lazy_names` cannot load it.
+        from devicemanager.core.versions.version import ANCHORS
+
+        return ANCHORS
+    return _load(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*_names(), "KUBELET_VERSIONS"})

@@ -1,8 +1,8 @@
-"""Trees of fake hardware: a ``/sys`` and a ``/dev`` for plugins that look at them.
+"""Fake hardware: directory trees in the form of ``/sys`` and ``/dev`` for plugins that read them.
 
-For a plugin with a flag such as ``--sysfs-root``, or for ``plugin_process(...,
-at_node_paths=True, sys=..., dev=...)`` and ``devicemanager exec --sys DIR --dev DIR``. Links
-are relative, so a tree may be mounted anywhere.
+Use them with a plugin that has a flag such as ``--sysfs-root``, with ``plugin_process(...,
+at_node_paths=True, sys=..., dev=...)``, or with ``devicemanager exec --sys DIR --dev DIR``. Links
+are relative, so a tree can be mounted anywhere.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
 _ID = re.compile(r"(?:0x)?([0-9a-fA-F]{4})")
 _DEFAULT_MEMORY = 1 << 30
 _NO_NODE = -1
-"""What the kernel says of a device without affinity."""
+"""The NUMA node that the kernel shows for a device without affinity."""
 
 
 class HardwareError(RequestError):
-    """Hardware that there cannot be; the text names it."""
+    """Hardware that cannot exist; the text names the problem."""
 
 
 class FakeSysfs:
     """The part of sysfs that plugins read: NUMA nodes, CPUs, PCI devices and their drivers.
 
-    ``directory`` stands in for ``/sys``. Without a topology there is one node, 0. Files that
-    are there already are written over.
+    ``directory`` replaces ``/sys``. Without a topology, there is one NUMA node, 0. Existing files
+    are overwritten.
     """
 
     def __init__(
@@ -49,21 +49,20 @@ class FakeSysfs:
         cpus: dict[int, Iterable[int]] | None = None,
         memory: dict[int, int] | None = None,
     ) -> None:
-        """``cpus`` are CPU ids by NUMA node, ``memory`` bytes by NUMA node (1 GiB where none
-        are given)."""
+        """``cpus``: CPU IDs by NUMA node. ``memory``: bytes by NUMA node, default 1 GiB."""
         self.directory = Path(directory)
         self.topology = topology or NumaTopology.up_to(0)
         self._cpus = {node: sorted((cpus or {}).get(node, ())) for node in self.topology.nodes}
+        # Before anything is written, so that an error leaves no half tree.
         for node in {*(cpus or {}), *(memory or {})} - set(self.topology.nodes):
-            raise HardwareError(f"there is no NUMA node {node}")
+            raise HardwareError(f"unknown NUMA node {node}")
         self._write_cpus()
         for node in self.topology.nodes:
             self._write_node(node, (memory or {}).get(node, _DEFAULT_MEMORY))
 
     @classmethod
     def of_kubelet(cls, directory: str | os.PathLike[str], settings: Settings) -> Self:
-        """The machine of a mock kubelet with these settings: its NUMA nodes, and the CPUs and
-        the memory of its providers."""
+        """Create the tree for a kubelet's settings: NUMA nodes, CPUs and memory."""
         cpus: dict[int, Iterable[int]] = {}
         memory: dict[int, int] = {}
         for provider in settings.providers:
@@ -85,21 +84,23 @@ class FakeSysfs:
         numa_node: int | None = None,
         driver: str | None = None,
     ) -> Path:
-        """Add a PCI device; returns its directory.
+        """Add a PCI device; return its directory.
 
-        ``address`` is like ``0000:3b:00.0``; ``vendor`` and ``device`` are four hexadecimal
-        digits, such as ``10de``. The default class is a 3D controller, ``0x020000`` an
-        Ethernet controller. Without ``numa_node`` it has no affinity, -1. ``driver`` is the
-        one it is bound to. Raises HardwareError.
+        ``address`` has a form such as ``0000:3b:00.0``. ``vendor`` and ``device`` are four
+        hexadecimal digits, such as ``10de``. The default class is a 3D controller; ``0x020000`` is
+        an Ethernet controller. Without ``numa_node``, it has no affinity (-1). ``driver``: name of
+        the driver that it is bound to. Raises HardwareError.
         """
-        found = _ADDRESS.fullmatch(address)
-        if found is None:
-            raise HardwareError(f"{address!r} is no PCI address such as 0000:3b:00.0")
+        match = _ADDRESS.fullmatch(address)
+        if match is None:
+            raise HardwareError(f"invalid PCI address {address!r}: use a form such as 0000:3b:00.0")
         if numa_node is not None and numa_node not in self.topology.nodes:
-            raise HardwareError(f"{address}: there is no NUMA node {numa_node}")
+            raise HardwareError(f"{address}: unknown NUMA node {numa_node}")
         ids = _id(vendor), _id(device)
+        # As the kernel: a device without affinity is local to all CPUs.
         local = self._cpus[numa_node] if numa_node is not None else self._all_cpus
-        path = self.directory / f"devices/pci{found[1]}:{found[2]}" / address
+        # Real devices are below their bus; everything else is a link to there.
+        path = self.directory / f"devices/pci{match[1]}:{match[2]}" / address
         _write(path / "vendor", f"0x{ids[0]}")
         _write(path / "device", f"0x{ids[1]}")
         _write(path / "class", pci_class)
@@ -124,6 +125,7 @@ class FakeSysfs:
         base = self.directory / "devices/system/cpu"
         for name in ("online", "present", "possible"):
             _write(base / name, _list(self._all_cpus))
+        # One physical package per NUMA node, as on most servers.
         for package, (node, ids) in enumerate(self._cpus.items()):
             for cpu in ids:
                 path = base / f"cpu{cpu}"
@@ -146,36 +148,40 @@ class FakeSysfs:
 
 
 class FakeDev:
-    """Device nodes without root: each is a link to ``/dev/null``, a character device that can
-    be opened. ``directory`` stands in for ``/dev``."""
+    """Device nodes without root: each is a link to ``/dev/null``, which programs can open.
+
+    ``directory`` replaces ``/dev``.
+    """
 
     def __init__(self, directory: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
-        """``names`` may have directories: ``infiniband/uverbs0``."""
+        """``names`` can contain directories: ``infiniband/uverbs0``."""
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         for name in names:
             self.add(name)
 
     def add(self, name: str) -> Path:
-        """Add a device node; returns its path. Raises HardwareError if it would be elsewhere."""
+        """Add a device node; return its path. Raises HardwareError for a path outside."""
+        # `name` can be absolute or contain `..`.
         path = Path(os.path.normpath(self.directory / name))
         if self.directory not in path.parents:
-            raise HardwareError(f"{name!r} is no name below {self.directory}")
+            raise HardwareError(f"invalid name {name!r}: not a path below {self.directory}")
         path.parent.mkdir(parents=True, exist_ok=True)
+        # A device node needs CAP_MKNOD, a link does not.
         path.unlink(missing_ok=True)
         path.symlink_to(os.devnull)
         return path
 
     def remove(self, name: str) -> None:
-        """Take a device node away, as when a card is unplugged. Raises FileNotFoundError."""
+        """Remove a device node, as if a card is unplugged. Raises FileNotFoundError."""
         (self.directory / name).unlink()
 
 
 def _id(text: str) -> str:
-    found = _ID.fullmatch(text)
-    if found is None:
-        raise HardwareError(f"{text!r} is no vendor or device id: four hexadecimal digits")
-    return found[1].lower()
+    match = _ID.fullmatch(text)
+    if match is None:
+        raise HardwareError(f"invalid vendor or device ID {text!r}: use four hexadecimal digits")
+    return match[1].lower()
 
 
 def _write(path: Path, line: str) -> None:
@@ -186,11 +192,13 @@ def _write(path: Path, line: str) -> None:
 def _link(path: Path, target: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
+    # Relative, so that the tree works at any mount point.
     path.symlink_to(os.path.relpath(target, path.parent))
 
 
 def _list(ids: Collection[int]) -> str:
-    """Ids in the kernel's list format: ``0-3,8``."""
+    """Return IDs in the kernel's list format: ``0-3,8``."""
+    # In consecutive IDs, the difference of index and ID is constant.
     runs = groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0])
     parts = [[each for _, each in run] for _, run in runs]
     return ",".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts)

@@ -1,4 +1,4 @@
-"""Manifests of pods of which only the devices matter."""
+"""Manifests of pods for tests in which only the devices matter."""
 
 from __future__ import annotations
 
@@ -7,28 +7,26 @@ from typing import Any
 
 __all__ = ["pod_manifest"]
 
-Limits = Mapping[str, int | str]
-"""Resource name to quantity, as in ``resources.limits``."""
-
 
 def pod_manifest(
     name: str,
-    *containers: Limits,
-    init: Sequence[Limits] = (),
+    *containers: Mapping[str, int | str],
+    init: Sequence[Mapping[str, int | str]] = (),
     claims: Sequence[str] = (),
     namespace: str = "default",
     uid: str | None = None,
 ) -> dict[str, Any]:
-    """The manifest of a pod with these limits, one mapping for each container.
+    """Return the manifest of a pod, with one mapping of ``resources.limits`` per container.
 
-    ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``; further
-    ones are ``main-2``, ``main-3``, those of ``init`` are ``init``, ``init-2``. ``claims`` are
-    names of DeviceClaims that all containers use. Without a uid the kubelet derives one from
-    namespace and name.
+    ``pod_manifest("train", {"vendor.com/gpu": 2})`` has one container, ``main``. Further ones are
+    ``main-2``, ``main-3``; those of ``init`` are ``init``, ``init-2``. ``claims`` are names of
+    DeviceClaims that all containers use. Without a uid, the kubelet derives one from namespace
+    and name.
     """
     metadata = {"name": name, "namespace": namespace}
     if uid is not None:
         metadata["uid"] = uid
+    # A pod without limits still needs a container.
     spec = {"containers": _containers("main", containers or ({},), claims)}
     if init:
         spec["initContainers"] = _containers("init", init, claims)
@@ -37,7 +35,9 @@ def pod_manifest(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _containers(name: str, limits: Sequence[Limits], claims: Sequence[str]) -> list[dict[str, Any]]:
+def _containers(
+    name: str, limits: Sequence[Mapping[str, int | str]], claims: Sequence[str]
+) -> list[dict[str, Any]]:
     used: dict[str, Any] = {"claims": [{"name": each} for each in claims]} if claims else {}
     return [
         {

@@ -1,4 +1,10 @@
-"""Plugins in processes of their own: started, watched, restarted as a DaemonSet would."""
+"""Plugins in separate processes: start, stop and watch them, restart them as a DaemonSet would.
+
+Two threads change a ``PluginProcess``: the caller's, and the one that reads the output and notices
+the exit (``_exited``). A restart can also come from the kubelet's clock. All changes hold one lock,
+and each start names the run that it replaces (``_launch``). So a late exit of an old run cannot
+start anything.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.printable import printable
@@ -17,33 +23,33 @@ from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import Cancel
 from devicemanager.kubelet.arguments import check_resource
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.plugin.processes.backoff import CrashLoopBackOff
 from devicemanager.plugin.processes.namespace import node_binds
-from devicemanager.plugin.processes.run import SupervisedRun
+from devicemanager.plugin.processes.run import CrashLoopBackOff, SupervisedRun
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE
+from devicemanager.testing.factories import Factory
 
-__all__ = ["PluginProcess", "ProcessEnded"]
+__all__ = ["PluginProcess", "PluginProcessFactory", "ProcessEnded"]
 
-_KEPT_LINES = 1000
+_STORED_LINES = 1000
 _SHOWN_LINES = 20
 _STOP_SECONDS = 10.0
 
 
 class ProcessEnded(DeviceManagerError, AssertionError):
-    """A process has ended where it was expected to run; the text has its last lines."""
+    """A process exited unexpectedly, or did not exit; the text has its last lines of output."""
 
 
 class PluginProcess:
-    """A command that serves a kubelet's plugin directory, and what it started.
+    """A plugin command in a separate process, with all its descendants.
 
-    Use it as a context manager, or call ``start`` and ``stop``. In the command and in the
-    environment ``{plugin_dir}``, ``{kubelet_socket}`` and ``{root}`` stand for the kubelet's
-    paths. With ``at_node_paths`` it finds them under ``/var/lib/kubelet`` as well, without
-    root. ``restart="always"`` starts it again when it ends, as the kubelet does: at once for
-    the first time, then 10 s after its end, 20 s and so on up to 5 minutes, by the kubelet's
-    clock.
+    Use it as a context manager, or call ``start`` and ``stop``. In the command and in ``env``,
+    ``{plugin_dir}``, ``{kubelet_socket}`` and ``{root}`` are replaced by the kubelet's paths. With
+    ``at_node_paths``, the command also finds them under ``/var/lib/kubelet``, without root.
 
-    All of it ends with ``stop``, and with this program, however that ends.
+    ``restart="always"`` restarts it as the kubelet does: at once after the first exit, then after
+    10 s, 20 s and so on, up to 5 minutes, by the kubelet's clock.
+
+    ``stop`` ends all of its processes, and so does the exit of this program, even by SIGKILL.
     """
 
     def __init__(
@@ -59,99 +65,108 @@ class PluginProcess:
         cdi: Path | None = None,
         restart: Literal["never", "always"] = "never",
     ) -> None:
-        """``env`` is added to this program's environment, in which, without ``at_node_paths``,
-        ``DEVICE_PLUGIN_DIRECTORY`` is the kubelet's: plugins of ``devicemanager.plugin`` need no
-        more. ``dev``, ``sys`` and ``cdi`` are
-        directories that the command sees as ``/dev``, ``/sys`` and the two CDI directories,
-        with ``at_node_paths``."""
+        """Without ``at_node_paths``, the command's environment has ``DEVICE_PLUGIN_DIRECTORY``,
+        which plugins of ``devicemanager.plugin`` read. ``env`` is added. With ``at_node_paths``,
+        ``dev``, ``sys`` and ``cdi`` are mounted at ``/dev``, ``/sys`` and the CDI directories."""
         if isinstance(command, str):
-            raise TypeError(f"a command is a list of words, not the text {command!r}")
+            raise TypeError(f"expected a command as a list of words, not the string {command!r}")
         if restart not in ("never", "always"):
-            raise ValueError(f"restart is 'never' or 'always', not {restart!r}")
+            raise ValueError(f"unknown restart {restart!r}: use 'never' or 'always'")
         self._kubelet = kubelet
         self._env = dict(env or {})
         self._cwd = cwd
         self._binds = node_binds(kubelet.root, dev=dev, sys=sys, cdi=cdi) if at_node_paths else ()
         self._command = [os.fspath(word) for word in command]
         self._restart = restart
-        # Guards everything below; signalled when a process has started or ended.
-        self._changed = threading.Condition()
+        # Guards all fields below. Reentrant: a clock may call `_launch` at once.
+        self._lock = threading.RLock()
         self._run: SupervisedRun | None = None
         self._wanted = False
         self._back_off = CrashLoopBackOff()
         self._started_at = 0.0
         self._timer: Cancel | None = None
         self._starts = 0
-        self._output: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._output: deque[str] = deque(maxlen=_STORED_LINES)
 
-    # -- life ------------------------------------------------------------------------
+    # -- start, stop and signals -------------------------------------------------------
 
     def start(self) -> Self:
         """Run the command. Raises ProcessEnded if it cannot be started."""
-        with self._changed:
+        with self._lock:
+            # Two runs of one object would share its output and status.
             if self._wanted:
-                raise RuntimeError(f"{self.name} was started already: stop it first")
+                raise RuntimeError(f"{self.name} is already started: stop it first")
             self._wanted = True
             self._back_off = CrashLoopBackOff()
-            self._run = None  # whose end, told only now, starts nothing
+            self._run = None  # a late exit of a former run must not start anything
         self._launch(None)
         return self
 
     def stop(self) -> None:
-        """End the command and all that it started: SIGTERM, SIGKILL after 2 s. It is not
-        started again. Stopping twice does nothing."""
-        with self._changed:
+        """End the command and its descendants: SIGTERM, then SIGKILL. A second call does nothing.
+
+        The command is not restarted.
+        """
+        with self._lock:
             self._wanted = False
             run, timer, self._timer = self._run, self._timer, None
+        # Outside the lock: cancelling waits for a callback that may need it.
         if timer is not None:
             timer()
         if run is not None:
             run.end()
 
     def stay_down(self) -> None:
-        """Do not start the command again when it ends; with ``restart="always"``."""
-        with self._changed:
+        """Do not restart the command after its next exit; for ``restart="always"``."""
+        with self._lock:
             self._wanted = False
 
     def terminate(self, timeout: float = _STOP_SECONDS) -> int:
-        """Send SIGTERM and wait for the end. Returns the exit status, -N after signal N.
-        With ``restart="always"`` it comes back. Raises ProcessEnded if it does not end."""
+        """Send SIGTERM and wait for the exit. Return the exit status, -N after signal N.
+
+        With ``restart="always"``, it is restarted. Raises ProcessEnded if it does not exit.
+        """
         return self._end(signal.SIGTERM, timeout)
 
     def kill(self, timeout: float = _STOP_SECONDS) -> int:
-        """As ``terminate``, with SIGKILL."""
+        """Do as ``terminate``, with SIGKILL."""
         return self._end(signal.SIGKILL, timeout)
 
     def pause(self) -> None:
-        """Stop every thread of the command (SIGSTOP): it neither answers nor ends."""
+        """Stop all threads of the command (SIGSTOP): it neither responds nor exits."""
         self.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused command go on."""
+        """Continue a paused command."""
         self.send_signal(signal.SIGCONT)
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the command and the processes of its session's first group."""
+        """Send a signal to the command's process group."""
         self._running().signal(number)
 
     def upgrade(
         self, command: Sequence[str | os.PathLike[str]], resource: str, timeout: float = 10.0
     ) -> None:
-        """Replace the command by another one as a rolling update does: the new one is
-        registered before the old one gets SIGTERM. Raises ProcessEnded and WaitTimeout; the
-        old one runs on then."""
-        with self._changed:
+        """Replace the command as a rolling update does: SIGTERM after the new one is registered.
+
+        Raises ProcessEnded and WaitTimeout; the old command then continues.
+        """
+        with self._lock:
+            # Only events after this number are about the new command.
             old, before, former = self._running(), self._kubelet.events.latest, self._command
             self._command, self._run = [os.fspath(word) for word in command], None
         try:
             self._launch(None)
-            self._await_event(resource, before, timeout)
+            self._wait_for_list(resource, before, timeout)
+        # Also for KeyboardInterrupt: the old command must stay the current one.
         except BaseException:
-            with self._changed:
+            with self._lock:
                 new, self._run, self._command = self._run, old, former
+            # If the start itself failed, there is no new run.
             if new is not None and new is not old:
                 new.end()
             raise
+        # Not waited for: its exit takes as long as the plugin needs.
         old.terminate()
 
     def __enter__(self) -> Self:
@@ -165,7 +180,7 @@ class PluginProcess:
     ) -> None:
         self.stop()
 
-    # -- what there is ---------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -174,33 +189,34 @@ class PluginProcess:
 
     @property
     def pid(self) -> int:
-        """The command's process id. Raises ProcessEnded if it does not run."""
+        """The command's process ID. Raises ProcessEnded if it does not run."""
         return self._running().pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the command runs now."""
+        """True if the command runs."""
         run = self._run
+        # The status is set when the command has exited and its output is read.
         return run is not None and run.status is None
 
     @property
     def waits(self) -> bool:
-        """Whether it has ended and waits for its next start."""
+        """True if it has exited and waits for its restart."""
         return self._timer is not None
 
     @property
     def starts(self) -> int:
-        """How often it has been started."""
+        """Number of starts so far."""
         return self._starts
 
     @property
     def exit_status(self) -> int | None:
-        """The latest exit status, -N after signal N; None before the first end."""
+        """Exit status of the latest run, -N after signal N; None while it runs."""
         run = self._run
         return None if run is None else run.status
 
     def output(self) -> list[str]:
-        """The latest 1,000 lines of standard output and error, of every start."""
+        """Return the latest 1,000 lines of standard output and error, of all runs."""
         return list(self._output)
 
     # -- waiting ---------------------------------------------------------------------
@@ -208,25 +224,27 @@ class PluginProcess:
     def wait_for_resource(
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
-        """Wait until ``count`` healthy devices are there (None: any).
+        """Wait until ``count`` healthy devices are allocatable (None: any number above 0).
 
-        Raises ProcessEnded as soon as the command has ended for good, WaitTimeout, and
+        Raises ProcessEnded as soon as the command exits without a restart, WaitTimeout, and
         RequestError as ``MockKubelet.wait_for_resource`` does.
         """
         check_resource(resource, count)
 
-        def there() -> bool:
+        def allocatable() -> bool:
             self._check_alive()
-            allocatable = self._kubelet.allocatable()
-            found = allocatable.get(resource, 0)
-            return found > 0 if count is None else resource in allocatable and found == count
+            counts = self._kubelet.allocatable()
+            found = counts.get(resource, 0)
+            return found > 0 if count is None else resource in counts and found == count
 
         what = f"{'any' if count is None else count} devices of {resource} from {self.name}"
-        self._kubelet.wait_for(there, timeout, what)
+        self._kubelet.wait_for(allocatable, timeout, what)
 
     def wait(self, timeout: float = _STOP_SECONDS) -> int:
-        """Wait for the command's end. Returns the exit status, -N after signal N. Raises
-        ProcessEnded with its last lines if it runs on."""
+        """Wait until the command exits. Return the exit status, -N after signal N.
+
+        Raises ProcessEnded if it still runs after ``timeout``.
+        """
         run = self._run
         if run is None:
             raise ProcessEnded(f"{self.name} was never started")
@@ -236,11 +254,12 @@ class PluginProcess:
         return status
 
     def _check_alive(self) -> None:
+        # With restarts, an exit is not the end: the next run may register.
         run = self._run
         if run is None or (run.status is not None and self._restart == "never"):
-            raise ProcessEnded(self._obituary())
+            raise ProcessEnded(self._summary())
 
-    def _await_event(self, resource: str, after: int, timeout: float) -> None:
+    def _wait_for_list(self, resource: str, after: int, timeout: float) -> None:
         def registered() -> bool:
             self._check_alive()
             return any(
@@ -250,46 +269,52 @@ class PluginProcess:
 
         self._kubelet.wait_for(registered, timeout, f"{resource} from the new {self.name}")
 
-    # -- inside ----------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------
 
-    def _launch(self, after: SupervisedRun | None) -> None:
-        """Run the command, unless something else has come after that run meanwhile."""
+    def _launch(self, former: SupervisedRun | None) -> None:
+        """Run the command, unless another run has replaced ``former`` meanwhile."""
         paths = {
             "plugin_dir": str(self._kubelet.plugin_dir),
             "kubelet_socket": str(self._kubelet.plugin_socket),
             "root": str(self._kubelet.root),
         }
         command = [_filled(word, paths) for word in self._command]
+        # A variable of the surrounding shell must not lead the plugin to another kubelet. With
+        # private mounts, the default path is the right one.
         env = dict(os.environ)
         if not self._binds:
             env[DIRECTORY_VARIABLE] = paths["plugin_dir"]
         env |= {name: _filled(value, paths) for name, value in self._env.items()}
-        with self._changed:
-            if not self._wanted or self._run is not after:
+        with self._lock:
+            if not self._wanted or self._run is not former:
                 return
             self._timer = None
             run = SupervisedRun(command, env, self._cwd, self._binds, self._output)
-            # With the lock held, for which its end waits: nobody sees it before it runs.
-            run.start(lambda: self._ended(run))
+            # With the lock held: _exited waits for it, so it cannot run before `_run` is set.
+            run.start(lambda: self._exited(run))
             self._run = run
             self._starts += 1
             self._started_at = self._kubelet.clock.monotonic()
+        # Outside the lock: callbacks of events may use this object.
         self._kubelet.events.publish(
             EventKind.PROCESS_STARTED, f"{self.name} runs as process {run.pid}"
         )
 
-    def _ended(self, run: SupervisedRun) -> None:
-        """On the thread that reads the output."""
+    def _exited(self, run: SupervisedRun) -> None:
+        """Restart the command if required; called on the thread that reads the output."""
         how = _how(run.status)
         self._kubelet.events.publish(EventKind.PROCESS_ENDED, f"{self.name} {how}")
-        with self._changed:
+        with self._lock:
+            # Stopped, not to be restarted, or replaced by `upgrade` or another `start`.
             if not self._wanted or self._restart != "always" or self._run is not run:
                 return
             clock = self._kubelet.clock
             pause = self._back_off.next_pause(clock.monotonic() - self._started_at)
             if pause:
+                # By the kubelet's clock: a test with a ManualClock need not wait.
                 due = clock.monotonic() + pause
                 self._timer = clock.call_at(due, lambda: self._launch(run))
+        # Outside the lock, because a start takes some milliseconds.
         if not pause:
             self._launch(run)
 
@@ -307,20 +332,20 @@ class PluginProcess:
     def _running(self) -> SupervisedRun:
         run = self._run
         if run is None or run.status is not None:
-            raise ProcessEnded(self._obituary())
+            raise ProcessEnded(self._summary())
         return run
 
-    def _obituary(self) -> str:
+    def _summary(self) -> str:
         run = self._run
         how = "was never started" if run is None else _how(run.status)
         return f"{self.name} {how}\n{self._last_lines()}"
 
     def _last_lines(self) -> str:
-        return last_lines(self.output()) or "  (it printed nothing)"
+        return last_lines(self.output()) or "  (no output)"
 
 
 def last_lines(output: Sequence[str]) -> str:
-    """The last 20 lines that a process printed, for people; empty if there are none."""
+    """Return the last 20 lines of output, indented; empty if there are none."""
     return "\n".join(f"  | {printable(line)}" for line in output[-_SHOWN_LINES:])
 
 
@@ -334,5 +359,50 @@ def _how(status: int | None) -> str:
     if status is None:
         return "runs"
     if status < 0:
-        return f"was ended by {signal.Signals(-status).name}"
-    return f"ended with exit status {status}"
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"exited with status {status}"
+
+
+class PluginProcessFactory(Factory):
+    """Runs plugins in separate processes; a context manager that ends them."""
+
+    def __init__(self, kubelet: MockKubelet) -> None:
+        """``kubelet`` is the default for processes that are created without a kubelet."""
+        super().__init__()
+        self._kubelet = kubelet
+        self._processes: list[PluginProcess] = []
+
+    def __call__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        resource: str | None = None,
+        count: int | None = None,
+        *,
+        kubelet: MockKubelet | None = None,
+        timeout: float = 10.0,
+        **options: Any,
+    ) -> PluginProcess:
+        """Run a command and, if ``resource`` is given, wait until that is allocatable.
+
+        ``options`` are those of PluginProcess. Raises WaitTimeout, and ProcessEnded as soon as the
+        command exits.
+        """
+        process = PluginProcess(kubelet or self._kubelet, command, **options)
+        # Stored before the start: a report is most useful when the start fails.
+        self._processes.append(process)
+        self._stack.enter_context(process)
+        if resource is not None:
+            process.wait_for_resource(resource, count, timeout)
+        return process
+
+    def report(self) -> str:
+        """Return what the processes printed, as text."""
+        return "\n".join(filter(None, map(_printed, self._processes)))
+
+
+def _printed(process: PluginProcess) -> str:
+    lines = last_lines(process.output())
+    if not lines:
+        return ""
+    times = "once" if process.starts == 1 else f"{process.starts} times"
+    return f"{process.name}, started {times}\n{lines}"

@@ -1,7 +1,12 @@
 """The pytest plugin: ``mock_kubelet`` and the fixtures around it.
 
-It is loaded into every pytest session, so it imports nothing but pytest; the kubelet is
-imported when a test asks for a fixture.
+Every pytest session loads it, so it imports nothing but pytest. The kubelet is imported when a test
+uses a fixture.
+
+The fixtures of a test store their factories in the stash of its item. The hooks at the end of the
+module read them, to fail a test whose kubelet had an error on a server thread, and to add events
+and output to the report of a failure. Kubelets that several tests share are stored in the stash of
+the configuration, by fixture name.
 """
 
 from __future__ import annotations
@@ -17,77 +22,84 @@ import pytest
 if TYPE_CHECKING:
     from devicemanager.kubelet.mock import MockKubelet
     from devicemanager.kubelet.settings import Settings
-    from devicemanager.testing.factories import MockKubeletFactory, SimulatedPluginFactory
-    from devicemanager.testing.processfactory import PluginProcessFactory
+    from devicemanager.testing.factories import (
+        MockKubeletFactory,
+        PodResourcesServerFactory,
+        SharedKubelet,
+        SimulatedPluginFactory,
+    )
+    from devicemanager.testing.processes import PluginProcessFactory
     from devicemanager.testing.replays import ReplayPluginFactory
-    from devicemanager.testing.scripts import PodResourcesServerFactory
-    from devicemanager.testing.shared import SharedKubelet
 
 _SECTION = "mock kubelet events"
 _PROCESS_SECTION = "plugin process output"
 _MARK = "mock_kubelet"
+# Keys of the stash: pytest's typed storage for plugins, on the configuration and each item.
 _SHARED: pytest.StashKey[dict[str, SharedKubelet]] = pytest.StashKey()
-"""Kubelets that several tests share, by the name of their fixture."""
+"""Kubelets that several tests share, by fixture name."""
 _SHARED_FIXTURES = ("module_mock_kubelet", "session_mock_kubelet")
 _KUBELETS: pytest.StashKey[MockKubeletFactory] = pytest.StashKey()
 _REPLAYS: pytest.StashKey[ReplayPluginFactory] = pytest.StashKey()
 _PROCESSES: pytest.StashKey[PluginProcessFactory] = pytest.StashKey()
-_KEEPS_ENGINES: pytest.StashKey[bool] = pytest.StashKey()
+_KEEPS_THREADS: pytest.StashKey[bool] = pytest.StashKey()
 
 
 @pytest.fixture
 def mock_kubelet_version() -> str:
-    """The version that the kubelets of a test have. To run a test on several:
+    """The kubelet version of a test. To run a test with several versions, use
     ``@pytest.mark.parametrize("mock_kubelet_version", KUBELET_VERSIONS)``."""
+    # The newest version that was compared with a real device manager.
     from devicemanager.core.versions.version import VERIFIED
 
     return f"1.{VERIFIED}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell of the mark."""
+    """Register the mark."""
     config.addinivalue_line(
         "markers",
         f"{_MARK}(field=value, ...): fields of Settings for the mock kubelets of a test or module",
     )
 
 
+# Cached: validating the settings takes longer than the rest of the fixture.
 @functools.cache
 def _settings(kubelet_version: str | None = None) -> Settings:
     from devicemanager.core.versions.version import VERIFIED
     from devicemanager.kubelet.settings import Settings
 
-    # Tests kill processes and do not cut the power, so nothing waits for the disk.
+    # Tests kill processes but do not cut the power, so writes need not wait for the disk.
     return Settings(kubelet_version=kubelet_version or f"1.{VERIFIED}", durability="process")
 
 
 @pytest.fixture
 def mock_kubelet_settings(mock_kubelet_version: str) -> Settings:
-    """Settings of the kubelets of a test. Override it where tests need other ones, or change
-    single fields with the mark ``mock_kubelet``.
+    """Settings of the kubelets of a test. Override the fixture to change them, or change single
+    fields with the mark ``mock_kubelet``.
 
-    Tests kill processes and do not cut the power, so nothing waits for the disk.
+    Durability is ``process``: writes do not wait for the disk.
     """
     return _settings(mock_kubelet_version)
 
 
 @pytest.fixture(scope="module")
 def module_mock_kubelet_settings() -> Settings:
-    """As ``mock_kubelet_settings``, for ``module_mock_kubelet``."""
+    """Settings of ``module_mock_kubelet``."""
     return _settings()
 
 
 @pytest.fixture(scope="session")
 def session_mock_kubelet_settings() -> Settings:
-    """As ``mock_kubelet_settings``, for ``session_mock_kubelet``; no mark changes it."""
+    """Settings of ``session_mock_kubelet``, which marks do not change."""
     return _settings()
 
 
 def _marked(node: pytest.Item | pytest.Collector, settings: Settings) -> Settings:
+    # `iter_markers` yields the marks of the test first, then those of class and module.
     marks = [(mark.args, mark.kwargs) for mark in node.iter_markers(_MARK)]
     if not marks:
         return settings
-    from devicemanager.testing.shared import with_marks
+    from devicemanager.testing.factories import with_marks
 
     return with_marks(settings, marks)
 
@@ -96,27 +108,29 @@ def _marked(node: pytest.Item | pytest.Collector, settings: Settings) -> Setting
 def make_mock_kubelet(
     request: pytest.FixtureRequest, mock_kubelet_settings: Settings
 ) -> Iterator[MockKubeletFactory]:
-    """Makes mock kubelets, for tests of several or of ones that they start themselves."""
+    """Factory of mock kubelets, for tests with several, or that start them themselves."""
     from devicemanager.testing.factories import MockKubeletFactory
 
-    _keep_engines(request.config)
+    _keep_threads(request.config)
     with MockKubeletFactory(_marked(request.node, mock_kubelet_settings)) as factory:
         request.node.stash[_KUBELETS] = factory
         yield factory
 
 
-def _keep_engines(config: pytest.Config) -> None:
-    """Keep what one kubelet would end and the next begin again, until the end of the session:
-    observers of directories, whose inotify instances take the kernel 7 ms to close, the event
-    loop that plugins are dialed on, and gRPC's own threads, which last as long as any channel
-    or server."""
-    if not config.stash.setdefault(_KEEPS_ENGINES, False):
+def _keep_threads(config: pytest.Config) -> None:
+    """Keep until the end of the session what each kubelet would otherwise stop and start again.
+
+    These are directory observers (closing an inotify instance takes the kernel 7 ms), the event
+    loop that dials plugins, and gRPC's own threads, which run while any channel or server exists.
+    """
+    if not config.stash.setdefault(_KEEPS_THREADS, False):
         import grpc
 
         from devicemanager.io.watch import observers
         from devicemanager.kubelet.registration.event_loop import loops
 
-        config.stash[_KEEPS_ENGINES] = True
+        config.stash[_KEEPS_THREADS] = True
+        # Closed at the end of the session, in reverse order.
         stack = contextlib.ExitStack()
         stack.enter_context(observers.enabled())
         stack.enter_context(loops.enabled())
@@ -125,24 +139,24 @@ def _keep_engines(config: pytest.Config) -> None:
 
 
 def _shared(request: pytest.FixtureRequest, settings: Settings) -> Iterator[MockKubelet]:
-    from devicemanager.testing.shared import SharedKubelet
+    from devicemanager.testing.factories import SharedKubelet
 
-    known = request.config.stash.setdefault(_SHARED, {})
+    in_use = request.config.stash.setdefault(_SHARED, {})
     name = str(request.fixturename)
     with SharedKubelet(_marked(request.node, settings)) as shared:
-        known[name] = shared
+        in_use[name] = shared
         try:
             yield shared.kubelet
         finally:
-            del known[name]
+            del in_use[name]
 
 
 @pytest.fixture(scope="module")
 def module_mock_kubelet(
     request: pytest.FixtureRequest, module_mock_kubelet_settings: Settings
 ) -> Iterator[MockKubelet]:
-    """One mock kubelet for all tests of a module. After each that used it, pods, faults and
-    claims go (``MockKubelet.reset``); plugins stay."""
+    """One mock kubelet for all tests of a module. After each test that uses it, pods, faults and
+    claims are removed (``MockKubelet.reset``); plugins stay."""
     yield from _shared(request, module_mock_kubelet_settings)
 
 
@@ -150,20 +164,20 @@ def module_mock_kubelet(
 def session_mock_kubelet(
     request: pytest.FixtureRequest, session_mock_kubelet_settings: Settings
 ) -> Iterator[MockKubelet]:
-    """As ``module_mock_kubelet``, for the whole session: with xdist, one a worker."""
+    """As ``module_mock_kubelet``, for the whole session (with xdist: of each worker)."""
     yield from _shared(request, session_mock_kubelet_settings)
 
 
 @pytest.fixture
 def mock_kubelet(make_mock_kubelet: MockKubeletFactory) -> MockKubelet:
-    """A fresh mock kubelet that serves in a directory of its own. It is stopped after the
-    test; an error on one of its server threads fails the test."""
+    """A new mock kubelet in a new directory. It is stopped after the test; an error on one of its
+    server threads fails the test."""
     return make_mock_kubelet()
 
 
 @pytest.fixture
 def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFactory]:
-    """Makes plugins with virtual devices, registered with ``mock_kubelet`` or another one:
+    """Factory of plugins with virtual devices, registered with ``mock_kubelet`` or another kubelet:
     ``simulated_plugin("vendor.com/gpu", 8)``."""
     from devicemanager.testing.factories import SimulatedPluginFactory
 
@@ -173,8 +187,8 @@ def simulated_plugin(mock_kubelet: MockKubelet) -> Iterator[SimulatedPluginFacto
 
 @pytest.fixture
 def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
-    """Publishes pools and classes of virtual hardware for structured claims on
-    ``mock_kubelet``: ``simulated_pools(gpu=2, nic=1, fpga=1)``."""
+    """Function that publishes pools and classes of virtual hardware for structured claims:
+    ``simulated_pools(gpu=2, nic=1, fpga=1)``."""
 
     def publish(*, gpu: int = 0, nic: int = 0, fpga: int = 0) -> None:
         from devicemanager.claims.simulated import SimulatedHardware, serve
@@ -188,9 +202,9 @@ def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
 def plugin_process(
     request: pytest.FixtureRequest, mock_kubelet: MockKubelet
 ) -> Iterator[PluginProcessFactory]:
-    """Runs plugins of any language in processes of their own, which end with the test:
+    """Factory of plugin processes in any language, which end with the test:
     ``plugin_process(["./my-plugin", "--socket-dir", "{plugin_dir}"], "vendor.com/gpu", 8)``."""
-    from devicemanager.testing.processfactory import PluginProcessFactory
+    from devicemanager.testing.processes import PluginProcessFactory
 
     with PluginProcessFactory(mock_kubelet) as factory:
         request.node.stash[_PROCESSES] = factory
@@ -201,9 +215,9 @@ def plugin_process(
 def replay_plugin(
     request: pytest.FixtureRequest, mock_kubelet: MockKubelet
 ) -> Iterator[ReplayPluginFactory]:
-    """Serves plugins from recordings of ``devicemanager record``, registered with
-    ``mock_kubelet`` or another one: ``replay_plugin("gpu-node.ndjson")``. A test fails if its
-    kubelet asks what was not recorded."""
+    """Factory of plugins that replay recordings of ``devicemanager record``:
+    ``replay_plugin("gpu-node.ndjson")``. The test fails if the kubelet makes a request that was
+    not recorded."""
     from devicemanager.testing.replays import ReplayPluginFactory
 
     with ReplayPluginFactory(mock_kubelet) as factory:
@@ -213,41 +227,42 @@ def replay_plugin(
 
 @pytest.fixture
 def pod_resources_server() -> Iterator[PodResourcesServerFactory]:
-    """Serves PodResources from scripted content, without a kubelet:
-    ``pod_resources_server("node.yaml")``, or a dict in place of the file."""
-    from devicemanager.testing.scripts import PodResourcesServerFactory
+    """Factory of mock PodResources servers, which need no kubelet:
+    ``pod_resources_server("node.yaml")``, or a dict instead of the file."""
+    from devicemanager.testing.factories import PodResourcesServerFactory
 
     with PodResourcesServerFactory() as factory:
         yield factory
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test with a mark of its own that reaches no kubelet, before it passes for the wrong
-    reason."""
+    """Fail a test whose own mark affects no kubelet: it could pass for the wrong reason."""
+    # Only marks of the test itself: those of a class or module also affect other tests.
     if any(mark.name == _MARK for mark in item.own_markers):
         names = getattr(item, "fixturenames", ())
         shared = [name for name in names if name in _SHARED_FIXTURES]
         if shared and "make_mock_kubelet" not in names:
             pytest.fail(
-                f"the mark {_MARK} does not reach {shared[0]}, which other tests use as well: "
+                f"the mark {_MARK} does not apply to {shared[0]}, which other tests use as well: "
                 f"use mock_kubelet here, or override {shared[0]}_settings",
                 pytrace=False,
             )
 
 
 def _used(item: pytest.Item) -> list[SharedKubelet]:
-    """The shared kubelets that a test uses and that are still there."""
-    known = item.config.stash.get(_SHARED, None)
-    if not known:
+    """Return the shared kubelets that a test uses and that still run."""
+    in_use = item.config.stash.get(_SHARED, None)
+    if not in_use:
         return []
     names = getattr(item, "fixturenames", ())
-    return [shared for name, shared in known.items() if name in names]
+    return [shared for name, shared in in_use.items() if name in names]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test that passed if one of the kubelets' threads raised an error, or if a
-    replayed plugin was asked what was not recorded."""
+    """Fail a passed test after an error on a kubelet's thread, or after a request that was not in
+    a replayed recording."""
+    # After the test: an exception of the test itself takes precedence.
     yield
     if (replays := item.stash.get(_REPLAYS, None)) is not None:
         replays.check()
@@ -259,14 +274,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """The next test finds shared kubelets as this one did."""
+    """Reset shared kubelets for the next test."""
+    # After the teardown of the test, whose fixtures may still use the kubelet.
     yield
     for shared in _used(item):
         shared.reset()
 
 
 def _shorten(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    if "devicemanager.core.errors" in sys.modules:  # or none of our errors can be there
+    # Not imported for failures of other projects: if it is missing, the error is not ours.
+    if "devicemanager.core.errors" in sys.modules:
         from devicemanager.testing.traces import hide_our_frames
 
         hide_our_frames(excinfo)
@@ -276,18 +293,19 @@ def _shorten(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure shows what the kubelets of the test saw, and of our errors the test's lines."""
+    """Add events and output to the report of a failure, and shorten its traceback."""
     if call.excinfo is not None and not item.config.getoption("fulltrace"):
         _shorten(call.excinfo)
+    # The other plugins create the report first.
     report = yield
     if not report.failed:
         return report
     kubelets = item.stash.get(_KUBELETS, None)
-    stories = [kubelets.story()] if kubelets is not None else []
-    stories += [shared.story() for shared in _used(item)]
-    if story := "\n".join(filter(None, stories)):
-        report.sections.append((_SECTION, story))
+    events = [kubelets.report()] if kubelets is not None else []
+    events += [shared.report() for shared in _used(item)]
+    if text := "\n".join(filter(None, events)):
+        report.sections.append((_SECTION, text))
     processes = item.stash.get(_PROCESSES, None)
-    if processes is not None and (story := processes.story()):
-        report.sections.append((_PROCESS_SECTION, story))
+    if processes is not None and (text := processes.report()):
+        report.sections.append((_PROCESS_SECTION, text))
     return report

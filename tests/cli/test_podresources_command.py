@@ -14,7 +14,7 @@ from podresources import PodResourcesClient
 COMMAND = Path(sys.executable).with_name("devicemanager")
 
 
-def test_it_serves_until_it_is_told_to_stop(tmp_path):
+def test_server_runs_until_sigterm(tmp_path):
     script = tmp_path / "node.yaml"
     script.write_text("pod_resources: [{name: a}]\nsteps: [{set_pods: [{name: b}]}]\n")
     with subprocess.Popen(
@@ -34,7 +34,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path):
     assert not socket.parent.exists()
 
 
-def test_a_part_of_the_script_may_come_from_standard_input(tmp_path):
+def test_part_of_the_script_can_come_from_standard_input(tmp_path):
     script = tmp_path / "steps.yaml"
     script.write_text("steps: [{set_pods: [{name: b}]}]\n")
     with subprocess.Popen(
@@ -53,7 +53,7 @@ def test_a_part_of_the_script_may_come_from_standard_input(tmp_path):
     assert process.returncode == 0
 
 
-def test_what_is_wrong_on_standard_input_is_one_line(monkeypatch, capsys):
+def test_invalid_standard_input_is_a_one_line_error(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("pod_resources: [{}]"))
     assert main(["podresources", "serve", "-"]) == 2
     assert "-: pod_resources[0]: name is missing" in capsys.readouterr().err
@@ -71,7 +71,7 @@ def test_what_is_wrong_on_standard_input_is_one_line(monkeypatch, capsys):
         (["{wrong}"], "wrong.yaml: pod_resources[0]: name is missing"),
     ],
 )
-def test_what_cannot_work_is_one_line(tmp_path, arguments, text, capsys):
+def test_invalid_arguments_are_a_one_line_error(tmp_path, arguments, text, capsys):
     (tmp_path / "script.yaml").touch()
     (tmp_path / "wrong.yaml").write_text("pod_resources: [{}]")
     names = {"script": tmp_path / "script.yaml", "wrong": tmp_path / "wrong.yaml"}
@@ -81,11 +81,11 @@ def test_what_cannot_work_is_one_line(tmp_path, arguments, text, capsys):
     assert text in captured.err and captured.err.count("\n") == 1
 
 
-def test_no_temporary_directory_is_one_line(tmp_path, monkeypatch, capsys):
+def test_missing_temporary_directory_is_a_one_line_error(tmp_path, monkeypatch, capsys):
     (tmp_path / "script.yaml").touch()
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     assert main(["podresources", "serve", str(tmp_path / "script.yaml")]) == 2
     assert capsys.readouterr().err == (
         "devicemanager: error: cannot make a temporary directory in /nowhere: No such file or "
-        "directory: give a socket's path, or set TMPDIR to a directory of at most 30 bytes\n"
+        "directory: set a socket path, or set TMPDIR to a directory of at most 30 bytes\n"
     )

@@ -1,4 +1,4 @@
-"""``devicemanager record`` and ``replay``: what they do with their arguments, and how they end."""
+"""``devicemanager record`` and ``replay``: arguments, output and exit status."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from devicemanager.cli import main
 from devicemanager.plugin.recording import Recording
 from devicemanager.testing import pod_manifest
 from tests.plugin.recording.conftest import devices
-from tests.plugin.recording.test_replay import Script
+from tests.plugin.recording.test_replay import RecordingBuilder
 
 COMMAND = Path(sys.executable).with_name("devicemanager")
 GPU = "vendor.com/gpu"
@@ -25,7 +25,7 @@ SETTINGS = {"RESOURCE_NAME": GPU, "DEVICE_ID_PREFIX": "gpu", "NODE_NAME": "n"}
 
 @pytest.fixture
 def run():
-    """Run the command until the end of the test."""
+    """Function that runs the command until the end of the test."""
     running = []
 
     def start(*arguments):
@@ -48,22 +48,22 @@ def run():
 
 def stop(process):
     process.send_signal(signal.SIGTERM)
-    printed, complaints = process.communicate(timeout=DEADLINE)
-    return process.returncode, printed, complaints
+    printed, errors = process.communicate(timeout=DEADLINE)
+    return process.returncode, printed, errors
 
 
-def test_a_recorded_plugin_is_replayed_where_it_was(run, mock_kubelet, tmp_path):
-    """The plugin is not told where to register: it looks at the kubelet's own directory."""
+def test_recorded_plugin_is_replayed_in_the_same_directory(run, mock_kubelet, tmp_path):
+    """The plugin needs no other path: it finds the recorder in the kubelet's directory."""
     file, directory = tmp_path / "r.ndjson", mock_kubelet.plugin_dir
     recorder = run(
         "record", "--kubelet-dir", directory, "-o", file, "--", *PLUGIN, "--directory", directory
     )
     mock_kubelet.wait_for_resource(GPU, 2, timeout=DEADLINE)
     assert mock_kubelet.admit(pod_manifest("a", {GPU: 1}, uid="a")).admitted
-    status, printed, complaints = stop(recorder)
+    status, printed, errors = stop(recorder)
     assert (status, printed) == (0, "")
-    assert f"devicemanager record: {GPU} registers as simple-device-plugin" in complaints
-    assert complaints.endswith("recorded 5 calls, lists and ends of streams\n")
+    assert f"devicemanager record: {GPU} registers as simple-device-plugin" in errors
+    assert errors.endswith("recorded 5 calls, lists and ends of streams\n")
     assert file.stat().st_mode & 0o777 == 0o600
     assert [call.rpc for call in Recording.load(file).registrations(GPU)[0].calls] == [
         "GetDevicePluginOptions",
@@ -76,10 +76,10 @@ def test_a_recorded_plugin_is_replayed_where_it_was(run, mock_kubelet, tmp_path)
     mock_kubelet.wait_for_resource(GPU, 2, timeout=DEADLINE)
     assert mock_kubelet.admit(pod_manifest("a", {GPU: 1})).admitted
     assert not mock_kubelet.admit(pod_manifest("b", {GPU: 1})).admitted
-    status, printed, complaints = stop(replay)
-    assert (status, complaints) == (1, "")
+    status, printed, errors = stop(replay)
+    assert (status, errors) == (1, "")
     data = json.loads(printed)
-    assert data.pop("message").startswith("Allocate of gpu-n-1 was not recorded; nearest is ")
+    assert data.pop("message").startswith("Allocate of gpu-n-1 was not recorded; most similar: ")
     assert data == {
         "schema": "devicemanager.replay/v1",
         "resource": GPU,
@@ -89,9 +89,9 @@ def test_a_recorded_plugin_is_replayed_where_it_was(run, mock_kubelet, tmp_path)
     }
 
 
-def test_a_recording_comes_from_standard_input(mock_kubelet, tmp_path):
+def test_replay_reads_standard_input(mock_kubelet, tmp_path):
     file = tmp_path / "r.ndjson"
-    Script(file).register().stream((0.0, devices("gpu-0"))).write()
+    RecordingBuilder(file).register().stream((0.0, devices("gpu-0"))).write()
     with (
         file.open() as stdin,
         subprocess.Popen(
@@ -108,15 +108,18 @@ def test_a_recording_comes_from_standard_input(mock_kubelet, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "error"),
-    [("", "- is no recording of this version"), ("{}\n", "- is no recording of this version")],
+    [
+        ("", "- is not a recording of this version"),
+        ("{}\n", "- is not a recording of this version"),
+    ],
 )
-def test_what_is_no_recording_on_standard_input(text, error, monkeypatch, capsys):
+def test_replay_rejects_an_invalid_recording_on_standard_input(text, error, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     assert main(["replay", "-"]) == 2
     assert error in capsys.readouterr().err
 
 
-def test_record_ends_with_its_command(run, mock_kubelet, tmp_path):
+def test_record_exits_with_its_command(run, mock_kubelet, tmp_path):
     file = tmp_path / "r.ndjson"
     directory = mock_kubelet.plugin_dir
     recorder = run(
@@ -138,31 +141,30 @@ def test_record_ends_with_its_command(run, mock_kubelet, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["record", "--", "true"], "name a file with --output"),
+        (["record", "--", "true"], "set a file with --output"),
         (["record", "--kubelet-dir", "/nowhere"], "/nowhere is not a directory"),
         (["replay", "/nowhere"], "cannot read /nowhere: No such file or directory"),
     ],
 )
-def test_what_cannot_work_is_one_line(arguments, text, capsys):
+def test_invalid_arguments_are_a_one_line_error(arguments, text, capsys):
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert text in captured.err and captured.err.count("\n") == 1
 
 
-def test_no_temporary_directory_is_one_line(tmp_path, monkeypatch, capsys):
+def test_missing_temporary_directory_is_a_one_line_error(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     place = ["--kubelet-dir", str(tmp_path), "-o", str(tmp_path / "r")]
     assert main(["record", *place, "--", "true"]) == 2
     assert capsys.readouterr().err == (
         "devicemanager: error: cannot make a temporary directory in /nowhere: No such file or "
-        "directory: give the plugins a directory, or set TMPDIR to a directory of at most 30 "
-        "bytes\n"
+        "directory: set a plugin directory, or set TMPDIR to a directory of at most 30 bytes\n"
     )
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "inf", "nan", "fast"])
-def test_a_speed_is_a_number_above_0(speed, capsys):
+def test_invalid_speed_is_rejected(speed, capsys):
     assert main(["replay", "r", f"--speed={speed}"]) == 2
-    said = f"argument --speed: a number above 0 is expected, not '{speed}'\n"
-    assert capsys.readouterr().err.endswith(said)
+    text = f"argument --speed: expected a number above 0, not '{speed}'\n"
+    assert capsys.readouterr().err.endswith(text)

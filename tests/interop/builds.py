@@ -1,4 +1,4 @@
-"""Keeps the programs of the peers: each built once, and again when its sources changed."""
+"""Cache the programs of the peers: each is built once, and again when its sources change."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ CACHE = ROOT / ".cache" / "interop"
 
 
 class Unavailable(Exception):
-    """This machine cannot build the programs; the text says why, in one line."""
+    """This machine cannot build the programs; one line with the reason."""
 
 
 class BuildFailed(Exception):
-    """The programs do not compile: a fault of ours."""
+    """The programs do not compile: a bug of this project."""
 
 
 def built(name: str, version: str, build: Callable[[Path], None]) -> Path:
-    """The directory with the programs of that version. ``build`` fills an empty one.
+    """Return the directory with the programs of a version; ``build`` fills an empty one.
 
-    Safe to call from several processes at once: they take turns, and a build appears
-    whole or not at all. Programs of the same name and another version are removed.
+    Safe for concurrent use by several processes: they take turns, and a build appears atomically.
+    Programs of the same name and another version are removed.
     """
     target = CACHE / f"{name}-{version}"
     if target.is_dir():
@@ -48,7 +48,7 @@ def built(name: str, version: str, build: Callable[[Path], None]) -> Path:
 
 
 def digest(root: Path, paths: Iterable[Path], *others: str) -> str:
-    """A short digest of files with their places below ``root``, and of other texts."""
+    """Return a short digest of files, their paths below ``root``, and other texts."""
     whole = hashlib.sha256("\0".join(others).encode())
     for path in sorted(paths):
         whole.update(path.relative_to(root).as_posix().encode() + b"\0")
@@ -57,8 +57,7 @@ def digest(root: Path, paths: Iterable[Path], *others: str) -> str:
 
 
 def judge(stderr: str, signs: Iterable[str]) -> Unavailable | BuildFailed:
-    """Whether the machine or the sources are to blame for what a build tool wrote: the
-    machine if a line has one of ``signs``."""
+    """Return Unavailable if a build tool's output has one of ``signs``, else BuildFailed."""
     signs = tuple(signs)
     for line in stderr.splitlines():
         if any(sign in line for sign in signs):

@@ -1,4 +1,4 @@
-"""Fixtures for peers that are not ours: built once, started and stopped per test."""
+"""Fixtures for programs of other implementations: built once, started and stopped per test."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ mkdir -p /var/lib/kubelet/device-plugins &&
 mount --bind "$1" /var/lib/kubelet/device-plugins &&
 shift && exec "$@"
 """
-"""Puts a directory where the API's constants say it is, in a mount namespace."""
+"""Mounts a directory at the path of the API's constants, in a mount namespace."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here is marked, and may wait for a first build."""
+    """Mark every test here, and give it time for a first build."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.interop)
@@ -49,13 +49,13 @@ def _go_built(recipe: gobuild.Recipe) -> Path:
 
 @pytest.fixture(scope="session", params=list(gobuild.GENERATIONS))
 def go_api(request: pytest.FixtureRequest) -> Path:
-    """Where ``plugin``, ``kubeletside`` and ``podres`` are, for each form of the API."""
+    """Directory with ``plugin``, ``kubeletside`` and ``podres``, for each form of the API."""
     return _go_built(gobuild.GENERATIONS[request.param])
 
 
 @pytest.fixture(scope="session")
 def go_bin() -> Path:
-    """The same for the API as of Kubernetes 1.32 only."""
+    """Directory of the same programs, for the API of Kubernetes 1.32 only."""
     return _go_built(gobuild.GENERATIONS["k8s-0.32"])
 
 
@@ -76,7 +76,7 @@ def tonic_plugin() -> Path:
 
 @pytest.fixture
 def spawn() -> Iterator[Spawn]:
-    """Start programs that end with the test, whatever becomes of it."""
+    """Function that starts programs, which end with the test."""
     with ExitStack() as running:
 
         def start(program: Path, *arguments: str | Path) -> GoProcess:
@@ -99,8 +99,8 @@ def plugin_dir(node_dir: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def at_node_paths() -> Callable[[Path, Path], list[str | Path]]:
-    """Builds the command line that runs a program with a directory of ours in place of
-    /var/lib/kubelet/device-plugins, in a mount namespace of its own."""
+    """Function that returns a command line which runs a program in a private mount namespace, with
+    a directory mounted at /var/lib/kubelet/device-plugins."""
     tried = []
     for unshare in (["unshare", "-rm"], ["unshare", "-m"]):
         if shutil.which("unshare") is None:
@@ -124,9 +124,9 @@ def at_node_paths() -> Callable[[Path, Path], list[str | Path]]:
 
 @pytest.fixture
 def podres(go_bin: Path) -> Callable[..., Any]:
-    """Ask a PodResources socket with the Go client: ``podres(socket, "list")``."""
+    """Function that queries a socket with the Go client: ``podres(socket, "list")``."""
 
-    def ask(socket: Path, *words: str, program: Path = go_bin / "podres") -> Any:
+    def query(socket: Path, *words: str, program: Path = go_bin / "podres") -> Any:
         done = subprocess.run(
             [program, "-socket", socket, *words], capture_output=True, text=True, timeout=30
         )
@@ -135,4 +135,4 @@ def podres(go_bin: Path) -> Callable[..., Any]:
         assert (done.returncode != 0) == ("error" in answer), done
         return answer
 
-    return ask
+    return query

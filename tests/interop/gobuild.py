@@ -1,17 +1,19 @@
-"""Builds the Go programs of this directory once, and says why where it cannot."""
+"""Build the Go programs of this directory once, or report why that is not possible."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import attrs
+import pytest
 
 from tests.interop.builds import BuildFailed, Unavailable, built, digest, judge
 
-__all__ = ["CHECKPOINT", "DPM", "GENERATIONS", "SOURCES", "Recipe", "build", "explain"]
+__all__ = ["CHECKPOINT", "DPM", "GENERATIONS", "SOURCES", "Recipe", "build", "explain", "go_test"]
 
 SOURCES = Path(__file__).parent / "go"
 
@@ -52,12 +54,14 @@ _FETCHING = (
     "unknown directive",
     "toolchain not available",
 )
-"""What go says when modules cannot be had, or when it is older than a module asks for."""
+"""Parts of go's output if modules are not available, or if go is too old for a module."""
 
 
 def build(recipe: Recipe) -> Path:
-    """The directory with the recipe's programs, built if its sources changed.
-    Raises ``Unavailable`` or ``BuildFailed``."""
+    """Return the directory with the recipe's programs; build them if the sources changed.
+
+    Raises ``Unavailable`` or ``BuildFailed``.
+    """
     sources = [path for path in SOURCES.rglob("*") if path.suffix in {".go", ".mod", ".sum"}]
     version = digest(SOURCES, sources, repr(recipe))
     return built(recipe.name, version, lambda out: _build_into(recipe, out))
@@ -71,7 +75,7 @@ def _build_into(recipe: Recipe, out: Path) -> None:
     done = subprocess.run(
         [*command, "-o", f"{out}/", recipe.packages],
         cwd=SOURCES / recipe.directory,
-        # A module that asks for a newer Go is skipped, not a reason to download one.
+        # Do not download a newer Go for a module: report Unavailable.
         env={**os.environ, "GOTOOLCHAIN": "local"},
         capture_output=True,
         text=True,
@@ -81,5 +85,24 @@ def _build_into(recipe: Recipe, out: Path) -> None:
 
 
 def explain(stderr: str) -> Unavailable | BuildFailed:
-    """Whether the machine or the sources are to blame for what go wrote."""
+    """Return the cause of a failed build from go's output."""
     return judge(stderr, _FETCHING)
+
+
+def go_test(directory: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run ``go test`` in a module. Skip the test if Go or the modules are not available."""
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed")
+    command = Path(sys.executable).with_name("devicemanager")
+    done = subprocess.run(
+        ["go", "test", "-count=1", *options, "./..."],
+        cwd=directory,
+        env={**os.environ, "GOTOOLCHAIN": "local", "DEVICEMANAGER": str(command), **env},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode and "FAIL" not in done.stdout:
+        reason = explain(done.stderr)
+        if isinstance(reason, Unavailable):
+            pytest.skip(f"no Go modules: {reason}")
+    return done

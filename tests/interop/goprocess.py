@@ -1,4 +1,4 @@
-"""Drives a program that prints JSON events on stdout and takes commands on stdin."""
+"""Drive a program that prints JSON events on stdout and reads commands from stdin."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Event", "GoProcess"]
 Event = Mapping[str, Any]
 
 DEADLINE = 15.0
-"""Seconds until a wait gives up. Only a broken program ever needs them."""
+"""Timeout of a wait in seconds; only a broken program reaches it."""
 
 
 class GoProcess:
     """A running program and the events it has printed.
 
-    An event that a wait has returned is used up: the next wait for the same name needs
-    another one. Events that nobody waited for stay, whatever their order.
+    A wait consumes the event that it returns: the next wait for the same name needs another
+    one. Other events stay available, in any order.
     """
 
     def __init__(self, argv: Sequence[str | Path]) -> None:
@@ -34,7 +34,7 @@ class GoProcess:
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, text=True
         )
         self._changed = threading.Condition()
-        # Both guarded by _changed.
+        # Guarded by _changed.
         self._unused: list[Event] = []
         self._all: list[Event] = []
         self._ended = False
@@ -48,7 +48,7 @@ class GoProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # A line that is no event must not end the reading: a wait then shows it.
+            # An invalid line must not end the reading: the text of a failed wait shows it.
             try:
                 event = json.loads(line)
             except json.JSONDecodeError:
@@ -64,10 +64,10 @@ class GoProcess:
     def wait_for(
         self, event: str, deadline: float = DEADLINE, *, unless: str | None = None, **fields: Any
     ) -> Event:
-        """The oldest unused event of that name with those fields.
+        """Wait for an event with this name and fields; consume and return the oldest one.
 
-        AssertionError after ``deadline`` seconds, or at once when the program has ended
-        without it or an unused event named ``unless`` says that it will not come.
+        Raises AssertionError after ``deadline`` seconds, or at once if the program has exited, or
+        if there is an event ``unless``, which excludes the other.
         """
         until = time.monotonic() + deadline
         with self._changed:
@@ -92,12 +92,12 @@ class GoProcess:
         return None
 
     def events(self, name: str) -> list[Event]:
-        """All events of that name so far, used or not."""
+        """Return all events of a name so far, consumed or not."""
         with self._changed:
             return [event for event in self._all if event["event"] == name]
 
     def forget(self) -> None:
-        """Use up everything so far, so that the next wait needs something new."""
+        """Consume all events so far, so that the next wait needs a new one."""
         with self._changed:
             self._unused.clear()
 
@@ -106,24 +106,24 @@ class GoProcess:
         self._process.stdin.write(" ".join(str(word) for word in words) + "\n")
         self._process.stdin.flush()
 
-    def ask(self, *words: str | int, answer: str, **fields: Any) -> Event:
-        """Send a command and wait for the event that answers it."""
+    def call(self, *words: str | int, reply: str, **fields: Any) -> Event:
+        """Send a command and wait for the event with its reply."""
         self.send(*words)
-        return self.wait_for(answer, **fields)
+        return self.wait_for(reply, **fields)
 
     def kill(self) -> None:
-        """SIGKILL: no farewell."""
+        """Send SIGKILL."""
         self._process.kill()
         self._process.wait()
 
     def terminate(self, deadline: float = DEADLINE) -> int:
-        """SIGTERM, and the exit code. AssertionError if it had to be killed."""
+        """Send SIGTERM; return the exit code. Raises AssertionError if it had to be killed."""
         if self._process.poll() is None:
             self._process.terminate()
         return self._finish(deadline)
 
     def finish(self, deadline: float = DEADLINE) -> int:
-        """Close stdin, which ends the program, and the exit code."""
+        """Close stdin, which ends the program; return the exit code."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self._finish(deadline)
@@ -141,7 +141,7 @@ class GoProcess:
         return self._process.returncode
 
     def close(self) -> None:
-        """Kill what still runs and give back pipes, thread and file. For clean-up only."""
+        """Kill the program if it still runs, and release pipes, thread and file."""
         if self._process.poll() is None:
             self.kill()
         self._reader.join()
@@ -151,7 +151,10 @@ class GoProcess:
         self._stderr.close()
 
     def _account(self, headline: str) -> str:
-        """What did happen, for the text of a failure. Call with the lock held or at the end."""
+        """Return what happened, for the text of a failure.
+
+        Must be called with the lock held, or after the program has ended.
+        """
         lines = [headline, f"  exit code: {self._process.poll()}", "  events:"]
         lines += [f"    {json.dumps(event)}" for event in self._all] or ["    none"]
         lines += ["  stderr:", *(f"    {line}" for line in self._stderr_lines())]
@@ -160,7 +163,7 @@ class GoProcess:
     def _stderr_lines(self) -> list[str]:
         if self._stderr.closed:
             return []
-        # A second open has an offset of its own; the first one is shared with the program.
+        # Opened again for a separate offset: the first one is shared with the program.
         with open(f"/proc/self/fd/{self._stderr.fileno()}", "rb") as again:  # noqa: PTH123
             return again.read().decode(errors="replace").splitlines()[-20:]
 

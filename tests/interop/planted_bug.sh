@@ -1,30 +1,30 @@
 #!/bin/sh
-# Does a plugin still tell of changes after kubelet restarts? With nothing but curl.
-# Usage: planted_bug.sh PLUGIN [OPTION ...]. Exit status: 0 it does, 1 it does not.
+# Check with curl that changes of a plugin arrive after kubelet restarts.
+# Usage: planted_bug.sh PLUGIN [OPTION ...]. Exit status: 0 if they arrive, otherwise 1.
 set -eu
 root=$(mktemp -d /tmp/mk-XXXXXX)
 trap 'kill $plugin $kubelet 2>/dev/null || true; wait; rm -rf "$root"' EXIT
 plugin= kubelet=
-ask() { curl -s --fail-with-body --unix-socket "$root/control.sock" "http://localhost/v1/$@"; }
+call() { curl -s --fail-with-body --unix-socket "$root/control.sock" "http://localhost/v1/$@"; }
 
 devicemanager run --root "$root" --control > "$root/log" &
 kubelet=$!
-until ask node > "$root/answer" 2>&1; do kill -0 $kubelet; sleep 0.05; done
+until call node > "$root/response" 2>&1; do kill -0 $kubelet; sleep 0.05; done
 "$@" -dir "$root/device-plugins" > "$root/plugin.log" &
 plugin=$!
 gpus() {
-    ask waits/resource -d "{\"resource\": \"conformance.example.com/device\", \"count\": $1, \"timeout\": 5}" \
+    call waits/resource -d "{\"resource\": \"conformance.example.com/device\", \"count\": $1, \"timeout\": 5}" \
         || { echo "no $1 healthy devices $2"; exit 1; }
 }
 gpus 4 "after the start"
 for restart in 1 2 3; do
-    ask node/restart -X POST
+    call node/restart -X POST
     gpus 4 "after restart $restart"
     printf 'device-0 Unhealthy\ndevice-1 Healthy\ndevice-2 Healthy\ndevice-3 Healthy\n' > "$root/devices.txt"
     kill -USR1 $plugin
     gpus 3 "after device-0 broke, $restart restarts"
     rm "$root/devices.txt"
     kill -USR1 $plugin
-    gpus 4 "after device-0 was mended, $restart restarts"
+    gpus 4 "after device-0 recovered, $restart restarts"
 done
-echo "it tells of every change"
+echo "all changes arrived"

@@ -1,4 +1,4 @@
-"""Builds the Rust plugin of this directory once, and says why where it cannot."""
+"""Build the Rust plugin of this directory once, or report why that is not possible."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ _FETCHING = (
     "rustup could not choose",
     "linker `cc` not found",
 )
-"""What cargo says when crates cannot be had, when Rust is older than a crate asks for,
-or when there is nothing to link with."""
+"""Parts of cargo's output if crates or a linker are not available, or if Rust is too old."""
 
 
 def build() -> Path:
-    """The directory with ``tonicplugin``, built if its sources changed.
-    Raises ``Unavailable`` or ``BuildFailed``."""
+    """Return the directory with ``tonicplugin``; build it if the sources changed.
+
+    Raises ``Unavailable`` or ``BuildFailed``.
+    """
     sources = [path for path in SOURCES.rglob("*") if path.suffix in {".rs", ".toml"}]
     version = digest(SOURCES, sources, PROTO.read_text())
     return built("rust", version, _build_into)
@@ -51,10 +52,10 @@ def _build_into(out: Path) -> None:
     if cargo is None:
         raise Unavailable("cargo is not installed")
     with tempfile.TemporaryDirectory() as scratch:
-        # cargo writes its lock file beside the sources, so it gets a copy of them.
+        # A copy of the sources, because cargo writes its lock file beside them.
         copy = Path(scratch) / SOURCES.name
         shutil.copytree(SOURCES, copy, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
-        # The crates stay compiled for the next change of the program.
+        # Cache the compiled crates for the next change of the program.
         target = builds.CACHE / "cargo"
         done = subprocess.run(
             [cargo, "build", "--quiet"],
@@ -69,5 +70,5 @@ def _build_into(out: Path) -> None:
 
 
 def explain(stderr: str) -> Unavailable | BuildFailed:
-    """Whether the machine or the sources are to blame for what cargo wrote."""
+    """Return the cause of a failed build from cargo's output."""
     return judge(stderr, _FETCHING)

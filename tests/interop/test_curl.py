@@ -1,4 +1,4 @@
-"""A shell script that steers the kubelet with curl finds the bug that is planted in a plugin."""
+"""A shell script that controls the kubelet with curl finds a planted bug of a plugin."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ SCRIPT = Path(__file__).with_name("planted_bug.sh")
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "said"),
+    ("options", "status", "output"),
     [
-        ([], 0, "it tells of every change"),
+        ([], 0, "all changes arrived"),
         (["-deaf"], 1, "no 3 healthy devices after device-0 broke, "),
     ],
     ids=["right", "deaf"],
 )
-def test_a_script_with_curl(go_bin: Path, options: list[str], status: int, said: str) -> None:
+def test_curl_script_finds_a_planted_bug(
+    go_bin: Path, options: list[str], status: int, output: str
+) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -33,4 +35,4 @@ def test_a_script_with_curl(go_bin: Path, options: list[str], status: int, said:
         timeout=120,
     )
     assert done.returncode == status, done.stdout + done.stderr
-    assert said in done.stdout
+    assert output in done.stdout

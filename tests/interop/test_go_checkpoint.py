@@ -1,4 +1,4 @@
-"""Our checkpoint against the kubelet's own code for it."""
+"""Our checkpoint compared with the kubelet's own code."""
 
 import base64
 import json
@@ -36,17 +36,17 @@ checkpoints = st.builds(
 
 @pytest.fixture(scope="module")
 def original(checkpointread):
-    """Asks the kubelet's code one question after another."""
+    """Function that sends requests to the kubelet's code."""
     with subprocess.Popen(
         [checkpointread, "lines"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
 
-        def ask(question):
-            process.stdin.write(json.dumps(question).encode() + b"\n")
+        def query(request):
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
             return json.loads(process.stdout.readline())
 
-        yield ask
+        yield query
         process.stdin.close()
 
 
@@ -71,19 +71,19 @@ def as_go(checkpoint):
     }
 
 
-def file_question(text):
+def file_request(text):
     return {"file_base64": base64.b64encode(text).decode()}
 
 
 @examples(3)
 @given(checkpoints)
-def test_we_write_what_the_kubelet_writes(original, checkpoint):
+def test_we_write_the_same_file_as_the_kubelet(original, checkpoint):
     assert dumps(checkpoint).decode() == original(as_go(checkpoint))["file"]
 
 
 @given(checkpoints)
-def test_the_kubelet_reads_what_we_write(original, checkpoint):
-    assert original(file_question(dumps(checkpoint))) == as_go(checkpoint)
+def test_kubelet_reads_our_file(original, checkpoint):
+    assert original(file_request(dumps(checkpoint))) == as_go(checkpoint)
 
 
 edits = st.lists(
@@ -97,7 +97,7 @@ edits = st.lists(
 
 
 def edited(text, changes):
-    """Bytes put in, put in place of others, or (empty) with a letter's case turned."""
+    """Insert bytes, replace bytes, or (with no bytes) swap the case of a letter."""
     for place, piece, replace in changes:
         at = place % (len(text) + 1)
         if not piece:
@@ -107,7 +107,7 @@ def edited(text, changes):
     return text
 
 
-# Without them the two differ, which has a test of its own.
+# Without these keys, the two differ; a separate test covers that.
 TOP_KEYS = (b'"data"', b'"poddeviceentries"', b'"registereddevices"', b'"checksum"')
 ENTRY = PodDevicesEntry("u", "c", "v.com/r", {0: ("d",)}, b"x")
 SMALL = Checkpoint((ENTRY,), {"v.com/r": ("d",)})
@@ -117,14 +117,14 @@ SMALL = Checkpoint((ENTRY,), {"v.com/r": ("d",)})
 @example(SMALL, [])
 @example(SMALL, [(2, b"", False)])
 @given(checkpoints, edits)
-def test_we_read_nothing_that_the_kubelet_reads_otherwise(original, checkpoint, changes):
+def test_we_never_read_a_file_differently_from_the_kubelet(original, checkpoint, changes):
     text = edited(dumps(checkpoint), changes)
     assume(all(key in text.lower() for key in TOP_KEYS))
-    theirs = original(file_question(text))
+    theirs = original(file_request(text))
     try:
         ours = loads(text)
     except CheckpointCorrupt as problem:
-        # The two things we reject and Go lets pass.
+        # Two problems that we reject and Go accepts: invalid UTF-8 and duplicate keys.
         strict = re.search("UTF-8|twice|duplicate", str(problem))
         assert "error" in theirs or strict, problem
     else:
@@ -132,17 +132,17 @@ def test_we_read_nothing_that_the_kubelet_reads_otherwise(original, checkpoint, 
 
 
 @pytest.mark.parametrize("data", ["", '"Data":{},', '"Data":{"PodDeviceEntries":null},'])
-def test_absent_lists_are_empty_as_for_a_starting_kubelet(original, data):
+def test_absent_lists_are_empty_for_both(original, data):
     registered = {}
     entries = None if "null" in data else ()
     checkpoint = Checkpoint(entries, registered)
     text = f'{{{data}"Checksum":{checksum(checkpoint)}}}'.encode()
-    assert original(file_question(text)) == as_go(checkpoint)
+    assert original(file_request(text)) == as_go(checkpoint)
     assert loads(text) == checkpoint
 
 
-def test_a_wrong_checksum_is_corrupt_to_both(original):
+def test_wrong_checksum_is_corrupt_for_both(original):
     text = dumps(SMALL).replace(b'"u"', b'"v"')
-    assert original(file_question(text))["error"]["kind"] == "corrupt"
+    assert original(file_request(text))["error"]["kind"] == "corrupt"
     with pytest.raises(CheckpointCorrupt):
         loads(text)

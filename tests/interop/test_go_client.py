@@ -1,45 +1,21 @@
-"""The Go package: its tests, and the example of a plugin with tests that use it."""
+"""The Go package: its own tests, and an author's test suite that uses it."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 from tests.conformance.matrix import PLUGIN
-from tests.interop import builds, gobuild
+from tests.interop.gobuild import go_test
 from tools.go_client import FILE, source
 
 MODULE = FILE.parent
 
 
-def go_test(directory: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
-    if shutil.which("go") is None:
-        pytest.skip("go is not installed")
-    command = Path(sys.executable).with_name("devicemanager")
-    done = subprocess.run(
-        ["go", "test", "-count=1", *options, "./..."],
-        cwd=directory,
-        env={**os.environ, "GOTOOLCHAIN": "local", "DEVICEMANAGER": str(command), **env},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode and "FAIL" not in done.stdout:
-        reason = gobuild.explain(done.stderr)
-        if isinstance(reason, builds.Unavailable):
-            pytest.skip(f"no Go modules: {reason}")
-    return done
-
-
-def test_types_are_up_to_date() -> None:
+def test_generated_types_are_up_to_date() -> None:
     assert FILE.read_text() == source(), "run python -m tools.go_client"
 
 
-def test_go_package_tests_pass() -> None:
+def test_tests_of_the_package_pass() -> None:
     done = go_test(MODULE)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -65,7 +41,7 @@ def test_failed_check_is_a_failed_subtest() -> None:
     assert "seen:      Allocate took an unknown id" in done.stdout
 
 
-def test_missing_command_is_reported() -> None:
+def test_missing_command_is_named() -> None:
     done = go_test(MODULE, "-run", "TestErrors", DEVICEMANAGER="/nowhere/devicemanager")
     assert done.returncode == 1
     assert "pip install '.[control]', or name the command in DEVICEMANAGER" in done.stdout

@@ -1,4 +1,4 @@
-"""The suite on plugins in Go: one that is right, and what real frameworks have wrong."""
+"""The conformance suite with plugins in Go: a conformant one, and bugs of real frameworks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESOURCE = "conformance.example.com/device"
 
 
 def failed(subject: PluginUnderTest, *ids: str, **changes: float) -> dict[str, str]:
-    """The checks among these that did not pass, with what was seen."""
+    """Return the checks among ``ids`` that did not pass, with the observed behaviour."""
     report = run(
         subject, select(ids), limits=attrs.evolve(limits(), **changes), settings=SETTINGS, jobs=4
     )
@@ -29,22 +29,22 @@ def conformant(go_bin: Path, *options: str) -> PluginUnderTest:
     return PluginUnderTest(command=command, hooks=HOOKS, resources=[RESOURCE])
 
 
-def test_a_right_plugin_passes(go_bin: Path) -> None:
+def test_conformant_plugin_passes(go_bin: Path) -> None:
     subject = conformant(go_bin)
     assert (
         failed(subject, "R01", "R06", "K01", "K03", "K08", "K09", "K11", "W15", "A05", "P01") == {}
     )
 
 
-def test_a_handler_that_ignores_the_end_of_its_stream(go_bin: Path) -> None:
+def test_handler_that_ignores_the_end_of_its_stream_fails(go_bin: Path) -> None:
     found = failed(conformant(go_bin, "-deaf"), "K09", "W15", refresh_seconds=2)
     assert found.keys() == {"K09", "W15"}
     assert "goroutines are in ListAndWatch" in found["W15"]
 
 
 @pytest.mark.timeout(240)
-def test_the_device_plugin_manager(dpm_plugin: Path, at_node_paths: object) -> None:
-    """Its own faults, by the checks that show them; the path is hard-coded."""
+def test_device_plugin_manager_fails_known_checks(dpm_plugin: Path, at_node_paths: object) -> None:
+    """The known bugs of dpm, by the checks that find them; its path is hard-coded."""
     subject = PluginUnderTest(
         command=["sh", "-c", f"exec tail -f /dev/null | exec {dpm_plugin}"],
         at_node_paths=True,

@@ -1,4 +1,4 @@
-"""A plugin on the Device Plugin Manager, with the kubelet side in Go: what dpm does."""
+"""A plugin on the Device Plugin Manager (dpm), with the kubelet's side in Go."""
 
 RED, BLUE = "color.example.com/red", "color.example.com/blue"
 
@@ -17,11 +17,11 @@ def test_dynamic_resources_health_and_restart(spawn, go_bin, dpm_plugin, plugin_
     plugin.send("health", "red", "red-0", "Unhealthy")
     red = kubelet.wait_for("list", resource=RED)["devices"]
     assert [device["health"] for device in red] == ["Unhealthy", "Healthy"]
-    [allocation] = kubelet.ask("allocate", BLUE, "blue-1", answer="allocated")["containers"]
+    [allocation] = kubelet.call("allocate", BLUE, "blue-1", reply="allocated")["containers"]
     assert allocation["envs"] == {"BLUE_DEVICES": "blue-1"}
     plugin.send("names", "red")
     plugin.wait_for("stop", resource=BLUE)
     kubelet.forget()
-    kubelet.ask("restart", answer="serving")
+    kubelet.call("restart", reply="serving")
     assert kubelet.wait_for("list", resource=RED)["devices"] == red
     assert plugin.terminate() == 0

@@ -1,4 +1,4 @@
-"""Plugins and clients in Go against the mock kubelet."""
+"""Plugins and clients in Go with the mock kubelet."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ def kubelet(node_dir):
 
 @pytest.fixture
 def plugin(spawn, go_api, kubelet):
-    """Starts the Go plugin and waits until its devices are there."""
+    """Function that starts the Go plugin and waits for its devices."""
 
     def start(*arguments, count=2):
         process = spawn(
@@ -33,12 +33,12 @@ def plugin(spawn, go_api, kubelet):
 
 
 @pytest.fixture
-def ask(podres, go_api, kubelet):
+def query(podres, go_api, kubelet):
     return lambda *words: podres(kubelet.pod_resources_socket, *words, program=go_api / "podres")
 
 
 def pod(name, resource=GPU, **containers):
-    """A manifest whose containers ask for so many devices each."""
+    """Return a manifest with the number of devices of each container."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -84,7 +84,7 @@ def test_register_list_and_allocate(kubelet, plugin):
     )
 
 
-def test_too_many_are_rejected_and_a_terminated_pod_gives_back(kubelet, plugin):
+def test_too_many_devices_are_rejected_and_terminated_pods_free_theirs(kubelet, plugin):
     plugin()
     assert held(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
     rejected = kubelet.admit(pod("b", c=2))
@@ -97,7 +97,7 @@ def test_too_many_are_rejected_and_a_terminated_pod_gives_back(kubelet, plugin):
     assert held(kubelet.admit(pod("c", c=2))) == ["gpu-0", "gpu-1"]
 
 
-def test_an_error_of_a_go_plugin_reads_as_in_the_kubelet(kubelet, plugin):
+def test_error_of_a_go_plugin_has_the_text_of_the_kubelet(kubelet, plugin):
     plugin("-fail-allocate", "out of cheese")
     rejected = kubelet.admit(pod("a", c=1))
     assert rejected.message == (
@@ -106,7 +106,7 @@ def test_an_error_of_a_go_plugin_reads_as_in_the_kubelet(kubelet, plugin):
     assert counts(kubelet) == (2, 2)
 
 
-def test_kubelet_restarts(kubelet, plugin, ask):
+def test_kubelet_restarts(kubelet, plugin, query):
     peer = plugin()
     assert held(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
     for _ in range(5):
@@ -114,12 +114,12 @@ def test_kubelet_restarts(kubelet, plugin, ask):
         kubelet.restart()
         peer.wait_for("registered", unless="register-failed")
         kubelet.wait_for_resource(GPU, 2, timeout=TIMEOUT)
-    assert ask("get", "a", "default")["containers"][0]["devices"][0]["ids"] == ["gpu-0"]
+    assert query("get", "a", "default")["containers"][0]["devices"][0]["ids"] == ["gpu-0"]
     assert held(kubelet.admit(pod("b", c=1))) == ["gpu-1"]
     assert [event["ids"] for event in peer.events("allocate")] == [["gpu-0"], ["gpu-1"]]
 
 
-def test_a_plugin_that_dies_and_comes_back(kubelet, plugin):
+def test_killed_plugin_registers_again(kubelet, plugin):
     first = plugin()
     assert held(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
     first.kill()
@@ -133,22 +133,22 @@ def test_a_plugin_that_dies_and_comes_back(kubelet, plugin):
     assert held(kubelet.admit(pod("c", c=1))) == ["gpu-1"]
 
 
-def test_health_changes(kubelet, plugin, ask):
+def test_health_changes(kubelet, plugin, query):
     peer = plugin()
     peer.send("health", "gpu-0", "Unhealthy")
     kubelet.wait_for_resource(GPU, 1, timeout=TIMEOUT)
     assert counts(kubelet) == (2, 1)
-    assert [d["ids"] for d in ask("allocatable")["devices"]] == [["gpu-1"]]
+    assert [d["ids"] for d in query("allocatable")["devices"]] == [["gpu-1"]]
     assert held(kubelet.admit(pod("a", c=1))) == ["gpu-1"]
     peer.send("health", "gpu-0", "Healthy")
     kubelet.wait_for_resource(GPU, 2, timeout=TIMEOUT)
     assert held(kubelet.admit(pod("b", c=1))) == ["gpu-0"]
 
 
-def test_registering_again_on_the_same_socket(kubelet, plugin):
+def test_second_registration_on_the_same_socket(kubelet, plugin):
     peer = plugin()
     for command in ("register", "restart"):
-        peer.ask(command, answer="registered")
+        peer.call(command, reply="registered")
         kubelet.wait_for_resource(GPU, 2, timeout=TIMEOUT)
     assert held(kubelet.admit(pod("a", c=2))) == ["gpu-0", "gpu-1"]
 
@@ -156,8 +156,8 @@ def test_registering_again_on_the_same_socket(kubelet, plugin):
 def test_preferred_allocation(kubelet, plugin):
     peer = plugin("-preferred", "reverse", count=4)
     assert held(kubelet.admit(pod("a", c=2))) == ["gpu-2", "gpu-3"]
-    asked = peer.wait_for("prefer")
-    assert (asked["size"], sorted(asked["available"])) == (2, [f"gpu-{n}" for n in range(4)])
+    request = peer.wait_for("prefer")
+    assert (request["size"], sorted(request["available"])) == (2, [f"gpu-{n}" for n in range(4)])
 
 
 def test_prestart(kubelet, plugin):
@@ -168,28 +168,28 @@ def test_prestart(kubelet, plugin):
     assert sorted(peer.wait_for("prestart")["ids"]) == ["gpu-0", "gpu-1"]
 
 
-def test_what_was_allocated_is_read_back(kubelet, plugin, ask):
+def test_allocations_are_listed(kubelet, plugin, query):
     plugin("-numa", "0,1")
     kubelet.admit(pod("a", c=2))
     kubelet.admit(pod("b", c=0))
     devices = [{"resource": GPU, "ids": [f"gpu-{node}"], "numa": [node]} for node in (0, 1)]
-    listed = {entry["name"]: entry for entry in ask("list")}
+    listed = {entry["name"]: entry for entry in query("list")}
     assert listed["a"]["containers"] == [
         {"name": "c", "devices": devices, "cpu_ids": None, "memory_blocks": 0}
     ]
     assert listed["b"]["containers"][0]["devices"] == []
-    assert ask("get", "a", "default") == listed["a"]
-    assert ask("allocatable")["devices"] == devices
-    assert ask("get", "z", "default")["error"]["message"] == (
+    assert query("get", "a", "default") == listed["a"]
+    assert query("allocatable")["devices"] == devices
+    assert query("get", "z", "default")["error"]["message"] == (
         "pod z in namespace default not found"
     )
-    old = {entry["name"]: entry for entry in ask("list-v1alpha1")}
+    old = {entry["name"]: entry for entry in query("list-v1alpha1")}
     assert set(old) == {"a", "b"}
     ids = [i for d in old["a"]["containers"][0]["devices"] for i in d["ids"]]
     assert sorted(ids) == ["gpu-0", "gpu-1"]
 
 
-def test_a_real_kubelet_reads_the_checkpoint(kubelet, plugin, checkpointread):
+def test_kubelet_code_reads_the_checkpoint(kubelet, plugin, checkpointread):
     plugin("-numa", "0,1")
     kubelet.admit(pod("a", c=2))
     done = subprocess.run(
@@ -207,7 +207,7 @@ def test_a_real_kubelet_reads_the_checkpoint(kubelet, plugin, checkpointread):
     }
 
 
-def test_a_plugin_on_dpm(kubelet, spawn, dpm_plugin, at_node_paths):
+def test_plugin_on_dpm(kubelet, spawn, dpm_plugin, at_node_paths):
     red, blue = "color.example.com/red", "color.example.com/blue"
     peer = spawn(*at_node_paths(kubelet.plugin_dir, dpm_plugin), "-names", "red,blue")
     for resource in (red, blue):
@@ -217,7 +217,7 @@ def test_a_plugin_on_dpm(kubelet, spawn, dpm_plugin, at_node_paths):
     assert dict(admission.containers["c"].run_options.envs) == {"RED_DEVICES": "red-0"}
     peer.send("health", "blue", "blue-0", "Unhealthy")
     kubelet.wait_for_resource(blue, 1, timeout=TIMEOUT)
-    # This manager never closes the server of a name it drops: blue goes with the restart.
+    # dpm never closes the server of a removed name: blue disappears only with the restart.
     peer.send("names", "red")
     peer.wait_for("stop", resource=blue)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Plugins on our author framework, with the kubelet's part played by the Go API module."""
+"""Plugins of our author framework, with the kubelet's side in Go."""
 
 import base64
 import os
@@ -20,7 +20,7 @@ from devicemanager.plugin.typed import FlatDevice, NetlinkDevice, PciDevice
 from protos import deviceplugin_v1beta1 as dp
 from tests.paths import ROOT
 
-EXAMPLE = ROOT / "tests/examples/gpu_plugin.py"
+EXAMPLE = ROOT / "examples/python/gpu_plugin.py"
 GPU = "vendor.com/gpu"
 DEADLINE = 15
 
@@ -34,7 +34,7 @@ def kubelet(spawn, go_api, plugin_dir):
 
 @pytest.fixture
 def serve(plugin_dir):
-    """Serve a plugin in this process, until the end of the test."""
+    """Function that serves a plugin in this process until the end of the test."""
     managers = []
 
     def start(plugin):
@@ -50,8 +50,7 @@ def serve(plugin_dir):
 
 @pytest.fixture
 def example(plugin_dir, node_dir):
-    """The example of the docs as a process of its own. Nothing but where it looks for
-    device nodes is another place."""
+    """The example of the docs in a separate process; only its device directory is changed."""
     nodes = node_dir / "dev"
     nodes.mkdir()
     for name in ("gpu0", "gpu1", "gpuctl"):
@@ -73,7 +72,7 @@ def node(path):
     return {"container_path": path, "host_path": path, "permissions": "rw"}
 
 
-def test_the_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
+def test_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
     assert kubelet.wait_for("register") == {
         "event": "register",
         "version": "v1beta1",
@@ -83,16 +82,16 @@ def test_the_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
     }
     assert kubelet.wait_for("list")["devices"] == healthy("gpu0", "gpu1")
     for _ in range(2):
-        answer = kubelet.ask("allocate", GPU, "gpu1,gpu0", answer="allocated")
-        [allocation] = answer["containers"]
+        reply = kubelet.call("allocate", GPU, "gpu1,gpu0", reply="allocated")
+        [allocation] = reply["containers"]
         assert allocation["devices"] == [node("/dev/gpu0"), node("/dev/gpu1")]
         kubelet.forget()
-        kubelet.ask("restart", answer="serving")
+        kubelet.call("restart", reply="serving")
         assert kubelet.wait_for("list")["devices"] == healthy("gpu0", "gpu1")
-    error = kubelet.ask("allocate", GPU, "gpuctl", answer="rpc-error")
+    error = kubelet.call("allocate", GPU, "gpuctl", reply="rpc-error")
     assert (error["code"], error["message"]) == (
         "NotFound",
-        "device gpuctl is not one of this plugin's",
+        "unknown device gpuctl",
     )
     example.terminate()
     assert example.wait(DEADLINE) == 0
@@ -101,7 +100,7 @@ def test_the_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
 
 
 class Gpus(Plugin):
-    """Implements everything that a plugin may."""
+    """A plugin that implements everything."""
 
     def __init__(self):
         self.started = []
@@ -125,7 +124,7 @@ class Gpus(Plugin):
         self.started.append(list(device_ids))
 
 
-def test_everything_a_plugin_may_say_and_be_asked(kubelet, serve):
+def test_all_calls_and_all_settings(kubelet, serve):
     plugin = serve(Gpus())
     assert kubelet.wait_for("options")["options"] == {
         "pre_start_required": True,
@@ -136,10 +135,10 @@ def test_everything_a_plugin_may_say_and_be_asked(kubelet, serve):
         {"id": "gpu-1", "health": "Unhealthy", "numa": [0, 1]},
         {"id": "gpu-2", "health": "Healthy", "numa": None},
     ]
-    answer = kubelet.ask("prefer", GPU, "gpu-0,gpu-1,gpu-2", "gpu-0", 2, answer="preferred")
-    assert answer["containers"] == [["gpu-0", "gpu-2"]]
-    [allocation] = kubelet.ask("allocate", GPU, "gpu-2,gpu-0", answer="allocated")["containers"]
-    allocation.pop("kept")
+    reply = kubelet.call("prefer", GPU, "gpu-0,gpu-1,gpu-2", "gpu-0", 2, reply="preferred")
+    assert reply["containers"] == [["gpu-0", "gpu-2"]]
+    [allocation] = kubelet.call("allocate", GPU, "gpu-2,gpu-0", reply="allocated")["containers"]
+    allocation.pop("stored")
     assert allocation == {
         "envs": {"GPUS": "gpu-0,gpu-2"},
         "mounts": [{"container_path": "/opt/gpu", "host_path": "/usr/share", "read_only": True}],
@@ -147,23 +146,23 @@ def test_everything_a_plugin_may_say_and_be_asked(kubelet, serve):
         "annotations": {GPU: "yes"},
         "cdi_devices": [f"{GPU}=gpu-0", f"{GPU}=gpu-2"],
     }
-    kubelet.ask("prestart", GPU, "gpu-2,gpu-0", answer="prestarted")
+    kubelet.call("prestart", GPU, "gpu-2,gpu-0", reply="prestarted")
     assert plugin.started == [["gpu-0", "gpu-2"]]
-    error = kubelet.ask("allocate", GPU, "gpu-1", answer="rpc-error")
+    error = kubelet.call("allocate", GPU, "gpu-1", reply="rpc-error")
     assert (error["code"], error["message"]) == ("FailedPrecondition", "device gpu-1 is unhealthy")
 
 
-def test_a_change_after_each_restart_arrives(kubelet, serve):
+def test_change_after_each_restart_arrives(kubelet, serve):
     plugin = serve(Gpus())
     kubelet.wait_for("list")
     for turn in range(10):
         kubelet.forget()
-        kubelet.ask("restart", answer="serving")
+        kubelet.call("restart", reply="serving")
         kubelet.wait_for("list")
         plugin.update([f"gpu-{turn}"])
         kubelet.wait_for("list", devices=healthy(f"gpu-{turn}"))
-    answer = kubelet.ask("allocate", GPU, "gpu-9", answer="allocated")
-    assert answer["containers"][0]["envs"] == {"GPUS": "gpu-9"}
+    reply = kubelet.call("allocate", GPU, "gpu-9", reply="allocated")
+    assert reply["containers"][0]["envs"] == {"GPUS": "gpu-9"}
 
 
 class Typed(Gpus):
@@ -178,13 +177,13 @@ class Typed(Gpus):
         )
 
 
-def test_a_kubelet_that_knows_no_typed_devices_still_mounts_the_paths(kubelet, serve):
+def test_kubelet_without_typed_devices_mounts_the_paths(kubelet, serve):
     serve(Typed())
     kubelet.wait_for("list")
-    [allocation] = kubelet.ask("allocate", GPU, "gpu-0", answer="allocated")["containers"]
-    kept = dp.ContainerAllocateResponse.FromString(base64.b64decode(allocation.pop("kept")))
+    [allocation] = kubelet.call("allocate", GPU, "gpu-0", reply="allocated")["containers"]
+    stored = dp.ContainerAllocateResponse.FromString(base64.b64decode(allocation.pop("stored")))
     assert allocation["devices"] == [{**node("/dev/nic0"), "host_path": "/dev/null"}]
     assert allocation["envs"] == {"NIC": "zero"}
-    # Kubelets up to 1.34 drop fields they do not know; later ones keep them.
-    kinds = [device.WhichOneof("device") for device in kept.typed_devices]
+    # Kubelets up to 1.34 drop unknown fields; later ones store them.
+    kinds = [device.WhichOneof("device") for device in stored.typed_devices]
     assert kinds == ([] if kubelet.generation == "gogo" else ["filesystem", "netlink", "pci"])

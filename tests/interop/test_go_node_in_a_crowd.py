@@ -25,7 +25,7 @@ def cluster(tmp_path):
             yield apiserver, found
 
 
-def test_a_go_plugin_serves_one_node_in_a_crowd(cluster, node_dir, spawn, go_bin):
+def test_go_plugin_serves_one_node_among_many(cluster, node_dir, spawn, go_bin):
     apiserver, joined = cluster
     nodes = joined.join_specs(NodeSpecs.numbered("n", 101, {GPU: 1}, full=1, root=node_dir))
 

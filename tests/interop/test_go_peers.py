@@ -1,4 +1,4 @@
-"""The Go programs among themselves: they behave as the README beside them says."""
+"""The Go programs with each other: they behave as their README says."""
 
 import shutil
 import subprocess
@@ -48,9 +48,9 @@ def test_register_list_and_allocate(kubelet, plugin):
         {"id": "gpu-0", "health": "Healthy", "numa": [0]},
         {"id": "gpu-1", "health": "Healthy", "numa": [1]},
     ]
-    [allocation] = kubelet.ask("allocate", GPU, "gpu-1,gpu-0", answer="allocated")["containers"]
+    [allocation] = kubelet.call("allocate", GPU, "gpu-1,gpu-0", reply="allocated")["containers"]
     assert peer.wait_for("allocate")["ids"] == ["gpu-1", "gpu-0"]
-    assert allocation.pop("kept")
+    assert allocation.pop("stored")
     assert allocation == {
         "envs": {"GPU_DEVICES": "gpu-1,gpu-0"},
         "mounts": [{"container_path": "/opt/gpu", "host_path": "/usr/share", "read_only": True}],
@@ -63,9 +63,9 @@ def test_register_list_and_allocate(kubelet, plugin):
     }
 
 
-def test_a_rejected_allocation_names_code_and_cause(kubelet, plugin):
+def test_rejected_allocation_has_code_and_text(kubelet, plugin):
     plugin()
-    error = kubelet.ask("allocate", GPU, "gpu-9", answer="rpc-error")
+    error = kubelet.call("allocate", GPU, "gpu-9", reply="rpc-error")
     assert (error["code"], error["message"]) == ("NotFound", 'no device "gpu-9" here')
 
 
@@ -75,13 +75,13 @@ def test_preference_and_prestart(kubelet, plugin):
         "pre_start_required": True,
         "get_preferred_allocation_available": True,
     }
-    answer = kubelet.ask("prefer", GPU, "gpu-0,gpu-1,gpu-2", "gpu-0", 2, answer="preferred")
-    assert answer["containers"] == [["gpu-0", "gpu-2"]]
-    kubelet.ask("prestart", GPU, "gpu-0", answer="prestarted")
+    reply = kubelet.call("prefer", GPU, "gpu-0,gpu-1,gpu-2", "gpu-0", 2, reply="preferred")
+    assert reply["containers"] == [["gpu-0", "gpu-2"]]
+    kubelet.call("prestart", GPU, "gpu-0", reply="prestarted")
     assert peer.wait_for("prestart")["ids"] == ["gpu-0"]
 
 
-def test_health_and_number_change(kubelet, plugin):
+def test_health_and_number_of_devices_change(kubelet, plugin):
     peer = plugin()
     assert len(kubelet.wait_for("list")["devices"]) == 2
     peer.send("health", "gpu-0", "Unhealthy")
@@ -95,12 +95,12 @@ def test_kubelet_restart(kubelet, plugin):
     for _ in range(3):
         kubelet.forget()
         peer.forget()
-        kubelet.ask("restart", answer="serving")
+        kubelet.call("restart", reply="serving")
         peer.wait_for("registered")
         assert len(kubelet.wait_for("list")["devices"]) == 2
 
 
-def test_a_starting_kubelet_empties_the_directory(spawn, go_bin, plugin_dir):
+def test_starting_kubelet_empties_the_directory(spawn, go_bin, plugin_dir):
     for name in ("old.sock", "kubelet_internal_checkpoint", "kubelet.sock"):
         (plugin_dir / name).touch()
     (plugin_dir / "kept").mkdir()
@@ -109,7 +109,7 @@ def test_a_starting_kubelet_empties_the_directory(spawn, go_bin, plugin_dir):
     assert {path.name for path in plugin_dir.iterdir()} == names
 
 
-def test_ending_leaves_no_socket(kubelet, plugin, plugin_dir):
+def test_stopped_plugin_leaves_no_socket(kubelet, plugin, plugin_dir):
     peer = plugin()
     kubelet.wait_for("list")
     assert peer.terminate() == 0

@@ -1,4 +1,4 @@
-"""The published PodResources client against our server alone."""
+"""The published PodResources client with our server."""
 
 import pytest
 
@@ -13,15 +13,17 @@ from podresources import (
 )
 
 GPU = "vendor.com/gpu"
-HELD = (ContainerDevices(GPU, ("a", "b"), (0, 1)), ContainerDevices("vendor.com/nic", ("n",)))
+ALLOCATED = (ContainerDevices(GPU, ("a", "b"), (0, 1)), ContainerDevices("vendor.com/nic", ("n",)))
 PODS = (
     Pod("idle", "default", (Container("c"),)),
     Pod(
         "train",
         "ml",
         (
-            Container("side", HELD[1:], restartable_init=True),
-            Container("c", HELD[:1], cpu_ids=(2, 3), memory=(ContainerMemory("memory", 4096),)),
+            Container("side", ALLOCATED[1:], restartable_init=True),
+            Container(
+                "c", ALLOCATED[:1], cpu_ids=(2, 3), memory=(ContainerMemory("memory", 4096),)
+            ),
         ),
     ),
 )
@@ -30,13 +32,13 @@ PODS = (
 @pytest.fixture
 def socket(node_dir):
     path = node_dir / "kubelet.sock"
-    source = MemorySource(PODS, Allocatable(HELD, cpu_ids=(2, 3)))
+    source = MemorySource(PODS, Allocatable(ALLOCATED, cpu_ids=(2, 3)))
     with PodResourcesServer(source, path, qps=None):
         yield path
 
 
 @pytest.fixture
-def ask(go_api, podres, socket):
+def query(go_api, podres, socket):
     return lambda *words: podres(socket, *words, program=go_api / "podres")
 
 
@@ -59,26 +61,26 @@ TRAIN = {
 }
 
 
-def test_list(ask):
+def test_list(query):
     idle = {"name": "idle", "namespace": "default", "containers": [container("c")]}
-    assert ask("list") == [idle, TRAIN]
+    assert query("list") == [idle, TRAIN]
 
 
-def test_get(ask):
-    assert ask("get", "train", "ml") == TRAIN
+def test_get(query):
+    assert query("get", "train", "ml") == TRAIN
 
 
-def test_get_of_an_unknown_pod(ask):
-    error = ask("get", "train", "default")["error"]
+def test_get_of_an_unknown_pod(query):
+    error = query("get", "train", "default")["error"]
     assert error["message"] == "pod train in namespace default not found"
 
 
-def test_allocatable(ask):
-    assert ask("allocatable") == {"devices": [*GPUS, NIC], "cpu_ids": [2, 3], "memory_blocks": 0}
+def test_allocatable(query):
+    assert query("allocatable") == {"devices": [*GPUS, NIC], "cpu_ids": [2, 3], "memory_blocks": 0}
 
 
-def test_v1alpha1(ask):
-    _, train = ask("list-v1alpha1")
+def test_v1alpha1(query):
+    _, train = query("list-v1alpha1")
     assert [c["name"] for c in train["containers"]] == ["c"]
     held = [(d["resource"], i) for d in train["containers"][0]["devices"] for i in d["ids"]]
     assert sorted(set(held)) == [(GPU, "a"), (GPU, "b")]

@@ -1,4 +1,4 @@
-"""Our messages and stubs against the published API, without anything else of ours."""
+"""Our messages and stubs with the published API, without other code of this project."""
 
 import base64
 import threading
@@ -29,7 +29,7 @@ def serving(socket, add, servicer):
 
 
 def typed_response():
-    """An allocation with a typed device, which the published API does not know."""
+    """Return an allocation with a typed device, which the published API does not have."""
     return dp.ContainerAllocateResponse(
         envs={"A": "1"},
         mounts=[dp.Mount(container_path="/opt/a", host_path="/usr/share", read_only=True)],
@@ -44,7 +44,7 @@ def typed_response():
 
 class Plugin(rpc.DevicePluginServicer):
     def __init__(self):
-        self.asked = []
+        self.allocated = []
         self.end = threading.Event()
 
     def GetDevicePluginOptions(self, request, context):
@@ -62,26 +62,28 @@ class Plugin(rpc.DevicePluginServicer):
         self.end.wait(DEADLINE)
 
     def Allocate(self, request, context):
-        self.asked += [list(each.devices_ids) for each in request.container_requests]
+        self.allocated += [list(each.devices_ids) for each in request.container_requests]
         return dp.AllocateResponse(container_responses=[typed_response()])
 
     def PreStartContainer(self, request, context):
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"not ready: {request.devices_ids}")
 
     def GetPreferredAllocation(self, request, context):
-        [asked] = request.container_requests
-        ids = [*asked.must_include_deviceIDs, *asked.available_deviceIDs][: asked.allocation_size]
-        answer = dp.ContainerPreferredAllocationResponse(deviceIDs=ids)
-        return dp.PreferredAllocationResponse(container_responses=[answer])
+        [wanted] = request.container_requests
+        ids = [*wanted.must_include_deviceIDs, *wanted.available_deviceIDs][
+            : wanted.allocation_size
+        ]
+        reply = dp.ContainerPreferredAllocationResponse(deviceIDs=ids)
+        return dp.PreferredAllocationResponse(container_responses=[reply])
 
 
 @pytest.fixture
 def registered(spawn, go_api, plugin_dir):
-    """A plugin on our stubs, registered with the kubelet side in Go."""
+    """A plugin with our stubs, registered with the kubelet's side in Go."""
     kubelet = spawn(go_api / "kubeletside", "-dir", plugin_dir)
     plugin = Plugin()
     add = rpc.add_DevicePluginServicer_to_server
-    # A starting kubelet empties the directory: only then may the plugin come.
+    # A starting kubelet empties the directory: serve the plugin afterwards.
     generation = kubelet.wait_for("serving")["generation"]
     with (
         serving(plugin_dir / "p.sock", add, plugin),
@@ -95,7 +97,7 @@ def registered(spawn, go_api, plugin_dir):
             plugin.end.set()
 
 
-def test_go_reads_our_plugin(registered):
+def test_go_kubelet_side_reads_our_plugin(registered):
     _, kubelet, _ = registered
     assert kubelet.wait_for("options")["options"]["pre_start_required"] is True
     assert kubelet.wait_for("list")["devices"] == [
@@ -103,22 +105,22 @@ def test_go_reads_our_plugin(registered):
         {"id": "b", "health": "Unhealthy", "numa": None},
         {"id": "c", "health": "Healthy", "numa": []},
     ]
-    answer = kubelet.ask("prefer", GPU, "a,b", "c", 2, answer="preferred")
-    assert answer["containers"] == [["c", "a"]]
-    error = kubelet.ask("prestart", GPU, "a", answer="rpc-error")
+    reply = kubelet.call("prefer", GPU, "a,b", "c", 2, reply="preferred")
+    assert reply["containers"] == [["c", "a"]]
+    error = kubelet.call("prestart", GPU, "a", reply="rpc-error")
     assert (error["code"], error["message"]) == ("FailedPrecondition", "not ready: ['a']")
 
 
-def test_a_kubelet_that_does_not_know_typed_devices_still_mounts_the_classic_ones(registered):
+def test_kubelet_without_typed_devices_mounts_the_paths(registered):
     plugin, kubelet, generation = registered
-    [allocation] = kubelet.ask("allocate", GPU, "a,c", answer="allocated")["containers"]
-    assert plugin.asked == [["a", "c"]]
-    kept = dp.ContainerAllocateResponse.FromString(base64.b64decode(allocation.pop("kept")))
+    [allocation] = kubelet.call("allocate", GPU, "a,c", reply="allocated")["containers"]
+    assert plugin.allocated == [["a", "c"]]
+    stored = dp.ContainerAllocateResponse.FromString(base64.b64decode(allocation.pop("stored")))
     expected = typed_response()
     if generation == "gogo":
-        # Kubelets up to 1.34 drop fields they do not know; later ones keep them.
+        # Kubelets up to 1.34 drop unknown fields; later ones store them.
         expected.ClearField("typed_devices")
-    assert kept == expected
+    assert stored == expected
     assert allocation == {
         "envs": {"A": "1"},
         "mounts": [{"container_path": "/opt/a", "host_path": "/usr/share", "read_only": True}],
@@ -160,11 +162,11 @@ def test_our_stubs_read_a_go_plugin(spawn, go_api, plugin_dir):
             assert list(next(stream).devices) == [
                 dp.Device(ID=f"gpu-{n}", health="Healthy", topology=topology) for n in (0, 1)
             ]
-            asked = dp.ContainerAllocateRequest(devices_ids=["gpu-1"])
-            answer = plugin.Allocate(
-                dp.AllocateRequest(container_requests=[asked]), timeout=DEADLINE
+            request = dp.ContainerAllocateRequest(devices_ids=["gpu-1"])
+            reply = plugin.Allocate(
+                dp.AllocateRequest(container_requests=[request]), timeout=DEADLINE
             )
-            assert answer == dp.AllocateResponse(container_responses=[go_allocation("gpu-1")])
+            assert reply == dp.AllocateResponse(container_responses=[go_allocation("gpu-1")])
             stream.cancel()
         assert go.wait_for("allocate")["ids"] == ["gpu-1"]
 

@@ -1,4 +1,4 @@
-"""``record`` between a kubelet's side and a plugin in Go, then ``replay`` in the plugin's place."""
+"""``record`` between a kubelet's side and a plugin in Go, then ``replay`` instead of the plugin."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ DEADLINE = 30
 
 @pytest.fixture
 def run():
-    """Run the command until the end of the test; ``stop`` ends it and gives its exit status."""
+    """Function that runs the command until the end of the test."""
     running = []
 
     def start(*arguments):
@@ -47,13 +47,13 @@ def wait_for_socket(path, process):
 
 
 def conversation(kubelet):
-    """All that a kubelet asks, and every answer, the rejection of an unknown device included."""
-    said = [kubelet.ask("prefer", GPU, "gpu-0,gpu-1", "gpu-0", 1, answer="preferred")]
+    """Make every call of a kubelet, with an unknown device as well; return the replies."""
+    replies = [kubelet.call("prefer", GPU, "gpu-0,gpu-1", "gpu-0", 1, reply="preferred")]
     for ids in ("gpu-1", "gpu-0,gpu-1"):
-        said.append(kubelet.ask("allocate", GPU, ids, answer="allocated"))
-        said.append(kubelet.ask("prestart", GPU, ids, answer="prestarted"))
-    said.append(kubelet.ask("allocate", GPU, "gpu-9", answer="rpc-error"))
-    return said
+        replies.append(kubelet.call("allocate", GPU, ids, reply="allocated"))
+        replies.append(kubelet.call("prestart", GPU, ids, reply="prestarted"))
+    replies.append(kubelet.call("allocate", GPU, "gpu-9", reply="rpc-error"))
+    return replies
 
 
 def lists(kubelet):
@@ -61,7 +61,7 @@ def lists(kubelet):
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["plugin-dir", "in-place"])
-def test_a_replayed_plugin_says_what_the_recorded_one_said(
+def test_replayed_plugin_responds_as_the_recorded_one(
     spawn, go_bin, run, node_dir, plugin_dir, in_place
 ):
     file = node_dir / "r.ndjson"
@@ -85,7 +85,7 @@ def test_a_replayed_plugin_says_what_the_recorded_one_said(
     before = conversation(kubelet)
     plugin.send("health", "gpu-1", "Unhealthy")
     kubelet.wait_for("list")
-    kubelet.ask("restart", answer="serving")
+    kubelet.call("restart", reply="serving")
     kubelet.wait_for("list")
     assert stop(recorder)[0] == 0
     assert plugin.terminate() == 0
@@ -96,12 +96,12 @@ def test_a_replayed_plugin_says_what_the_recorded_one_said(
     second.wait_for("serving")
     replay = run("replay", file, "--immediate", "--directory", plugin_dir)
     again = second.wait_for("register")
-    # Under another name in place: there its own socket has that of the plugin.
+    # In place, the proxy needs another name: the plugin's socket has its own.
     assert again == registered | {"endpoint": "go-plugin.sock"}
     for _ in range(2):
         second.wait_for("list")
     assert conversation(second) == before
-    second.ask("restart", answer="serving")
+    second.call("restart", reply="serving")
     second.wait_for("list")
     assert lists(second)[:3] == lists(kubelet)[:3]
     assert not second.events("rpc-error")[1:]

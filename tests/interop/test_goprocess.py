@@ -1,4 +1,4 @@
-"""The driver of the Go programs and the builder, tried on programs in Python."""
+"""The driver and the builder of the Go programs, tested with programs in Python."""
 
 import sys
 
@@ -24,8 +24,8 @@ def echo():
         yield process
 
 
-def test_each_event_is_used_once_and_order_between_names_does_not_matter(echo):
-    assert echo.ask("a", "b", answer="heard")["words"] == ["a", "b"]
+def test_each_event_is_consumed_once_in_any_order_of_names(echo):
+    assert echo.call("a", "b", reply="heard")["words"] == ["a", "b"]
     assert echo.wait_for("ready")["n"] == 1
     assert echo.wait_for("ready")["n"] == 2
     with pytest.raises(AssertionError, match=r"no ready \{\}: .* gave nothing for 0\.05 s"):
@@ -33,39 +33,39 @@ def test_each_event_is_used_once_and_order_between_names_does_not_matter(echo):
     assert [event["n"] for event in echo.events("ready")] == [1, 2]
 
 
-def test_fields_choose_among_events(echo):
+def test_fields_select_events(echo):
     assert echo.wait_for("ready", n=2)["n"] == 2
     assert echo.wait_for("ready")["n"] == 1
 
 
 def test_forgotten_events_do_not_satisfy_a_wait(echo):
-    echo.ask("x", answer="heard")
+    echo.call("x", reply="heard")
     echo.forget()
     with pytest.raises(AssertionError, match="gave nothing"):
         echo.wait_for("ready", deadline=0.05)
 
 
-def test_a_program_that_ends_fails_the_wait_at_once_and_shows_what_happened(echo):
+def test_exit_of_the_program_fails_the_wait_at_once(echo):
     echo.send("die")
     with pytest.raises(AssertionError, match=r"ended[\s\S]*\"ready\"[\s\S]*out of cheese"):
         echo.wait_for("heard", deadline=60)
 
 
-def test_an_event_that_rules_out_the_other_fails_the_wait_at_once(echo):
+def test_excluded_event_fails_the_wait_at_once(echo):
     with pytest.raises(AssertionError, match="ready instead of heard"):
         echo.wait_for("heard", deadline=60, unless="ready")
 
 
-def test_closing_stdin_ends_it(echo):
+def test_closed_stdin_ends_the_program(echo):
     assert echo.finish() == 0
 
 
-def test_sigterm_ends_it(echo):
+def test_sigterm_ends_the_program(echo):
     echo.wait_for("ready")
     assert echo.terminate() == -15
 
 
-def test_missing_go_is_a_reason(monkeypatch, tmp_path):
+def test_missing_go_is_unavailable(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(builds, "CACHE", tmp_path)
     with pytest.raises(builds.Unavailable, match="go is not installed"):
@@ -80,12 +80,12 @@ def test_missing_go_is_a_reason(monkeypatch, tmp_path):
         "go: latest.mod requires go >= 1.26.0 (running go 1.24.1; GOTOOLCHAIN=local)",
     ],
 )
-def test_modules_that_cannot_be_had_are_a_reason(line):
+def test_missing_modules_are_unavailable(line):
     reason = gobuild.explain(f"go: downloading x v1\n{line}\n")
     assert isinstance(reason, builds.Unavailable)
     assert str(reason) == line
 
 
-def test_sources_that_do_not_compile_are_a_fault():
+def test_compile_error_is_a_failed_build():
     stderr = "# x/cmd/plugin\ncmd/plugin/main.go:3:1: undefined: sim\n"
     assert isinstance(gobuild.explain(stderr), builds.BuildFailed)

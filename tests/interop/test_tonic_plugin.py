@@ -1,6 +1,6 @@
-"""A plugin in Rust, on tonic, against the mock kubelet.
+"""A plugin in Rust, on tonic, with the mock kubelet.
 
-Its HTTP/2 (Rust's h2) rejects calls whose ``:authority`` is no authority, as a quoted path.
+Its HTTP/2 library (h2) rejects calls with an invalid ``:authority``, such as a quoted path.
 """
 
 import shutil
@@ -24,7 +24,7 @@ def kubelet(node_dir):
 
 @pytest.fixture
 def plugin(spawn, tonic_plugin, kubelet):
-    """Starts the plugin and waits until its two devices are there."""
+    """Function that starts the plugin and waits for its two devices."""
 
     def start(*flags):
         process = spawn(tonic_plugin, "-dir", kubelet.plugin_dir, *flags)
@@ -59,27 +59,27 @@ def test_every_call_arrives(kubelet, plugin):
     assert [each.container_path for each in options.mounts] == ["/opt/gpu"]
 
 
-def test_changes_restarts_and_departure(kubelet, plugin):
+def test_changes_restarts_and_exit(kubelet, plugin):
     peer = plugin()
     peer.send("health", "gpu-0", "Unhealthy")
     kubelet.wait_for_resource(GPU, 1, timeout=TIMEOUT)
     for _ in range(2):
         kubelet.restart()
         peer.forget()
-        peer.ask("restart", answer="registered")
+        peer.call("restart", reply="registered")
         kubelet.wait_for_resource(GPU, 1, timeout=TIMEOUT)
     assert peer.finish() == 0
     kubelet.wait_for_resource(GPU, 0, timeout=TIMEOUT)
     assert kubelet.capacity()[GPU] == 2
 
 
-def test_a_rejection_reads_as_in_rust(spawn, tonic_plugin, kubelet):
+def test_rejection_has_the_text_of_the_kubelet(spawn, tonic_plugin, kubelet):
     peer = spawn(tonic_plugin, "-dir", kubelet.plugin_dir, "-resource", "gpu")
     rejected = peer.wait_for("register-failed")
     assert 'the ResourceName \\"gpu\\" is invalid' in rejected["error"]
 
 
-def test_missing_cargo_is_a_reason(monkeypatch, tmp_path):
+def test_missing_cargo_is_unavailable(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(builds, "CACHE", tmp_path)
     with pytest.raises(builds.Unavailable, match="cargo is not installed"):
@@ -95,12 +95,12 @@ def test_missing_cargo_is_a_reason(monkeypatch, tmp_path):
         "error: rustup could not choose a version of cargo to run",
     ],
 )
-def test_crates_that_cannot_be_had_are_a_reason(line):
+def test_missing_crates_are_unavailable(line):
     reason = rustbuild.explain(f"    Updating index\n{line}\n")
     assert isinstance(reason, builds.Unavailable)
     assert str(reason) == line
 
 
-def test_sources_that_do_not_compile_are_a_fault():
+def test_compile_error_is_a_failed_build():
     stderr = "error[E0425]: cannot find value `x` in this scope\n --> src/main.rs:3:5\n"
     assert isinstance(rustbuild.explain(stderr), builds.BuildFailed)

@@ -1,4 +1,4 @@
-"""What the tests of the plugin's side share."""
+"""Fixtures of the tests of the plugin's side."""
 
 import sys
 from pathlib import Path
@@ -11,10 +11,10 @@ from tests.plugin.stubkubelet import StubKubelet
 
 @pytest.fixture(scope="session")
 def script():
-    """The command as it was installed beside this interpreter."""
+    """The installed command of this interpreter's environment."""
     path = Path(sys.executable).with_name("devicemanager")
     if not path.exists():
-        pytest.skip(f"the project is not installed: there is no {path.name} beside the interpreter")
+        pytest.skip(f"the project is not installed: {path} does not exist")
     return path
 
 
@@ -26,7 +26,7 @@ def kubelet(directory):
 
 @pytest.fixture
 def fast():
-    """The framework with less patience. The recheck stays long: events have to do."""
+    """Settings with short pauses. ``recheck`` stays long, so tests depend on file events."""
     return PluginSettings(
         register_backoff=0.05,
         register_backoff_limit=0.2,

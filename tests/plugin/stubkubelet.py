@@ -1,4 +1,4 @@
-"""The kubelet's part as far as a plugin can tell, in a few lines of our own."""
+"""A minimal kubelet for tests of plugins: registration and list streams only."""
 
 import contextlib
 import stat
@@ -12,19 +12,19 @@ import grpc
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as rpc
 
-PATIENCE = 15.0
+TIMEOUT = 15.0
 CHECKPOINT = "kubelet_internal_checkpoint"
 
 
 class Connection:
-    """One registered plugin: its options, its stub, and every list it has sent."""
+    """A registered plugin: its options, its stub, and the lists that it has sent."""
 
     def __init__(self, kubelet, request):
         self.request = request
         self.lists = []
         self.ended = False
         self._kubelet = kubelet
-        # Each dial starts anew: grpc would remember a failed one and wait before the next.
+        # A new subchannel pool per dial: gRPC would back off after an earlier failed dial.
         self._channel = grpc.insecure_channel(
             f"unix:{kubelet.directory / request.endpoint}",
             options=[("grpc.use_local_subchannel_pool", 1)],
@@ -37,13 +37,13 @@ class Connection:
 
     @property
     def devices(self):
-        """Health by id, of the newest list."""
+        """Health by ID in the newest list."""
         return {d.ID: d.health for d in self.lists[-1].devices} if self.lists else None
 
     def cut(self):
         """End the stream only; the channel stays open, as in the kubelet."""
         self._call.cancel()
-        self._reader.join(PATIENCE)
+        self._reader.join(TIMEOUT)
 
     def close(self):
         self.cut()
@@ -53,7 +53,7 @@ class Connection:
         request = dp.AllocateRequest(
             container_requests=[dp.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
         )
-        return self.stub.Allocate(request, timeout=PATIENCE)
+        return self.stub.Allocate(request, timeout=TIMEOUT)
 
     def _read(self):
         with contextlib.suppress(grpc.RpcError):
@@ -67,10 +67,10 @@ class Connection:
 
 
 class StubKubelet(rpc.RegistrationServicer):
-    """Serves Registration in ``directory`` and follows the list of whoever registers.
+    """Serves Registration in ``directory`` and reads the lists of plugins that register.
 
-    ``reject`` is a text to reject with; ``hold`` an event that each Register waits for
-    before it answers.
+    ``reject``: text to reject registrations with. ``hold``: event that each Register waits for
+    before it responds.
     """
 
     def __init__(self, directory, *, consume=True):
@@ -85,10 +85,10 @@ class StubKubelet(rpc.RegistrationServicer):
         self._server = None
 
     def start(self):
-        """As a kubelet: first everything in the directory goes."""
+        """Start as a kubelet does: first remove everything in the directory."""
         self.directory.mkdir(exist_ok=True)
         for entry in self.directory.iterdir():
-            # A plugin may remove its own socket meanwhile.
+            # A plugin can remove its socket at the same time.
             with contextlib.suppress(FileNotFoundError):
                 if entry.name != CHECKPOINT and not stat.S_ISDIR(entry.lstat().st_mode):
                     entry.unlink()
@@ -96,7 +96,7 @@ class StubKubelet(rpc.RegistrationServicer):
         return self
 
     def serve(self, name="kubelet.sock"):
-        """Listen, leaving the directory as it is."""
+        """Serve without a change to the directory."""
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
         rpc.add_RegistrationServicer_to_server(self, self._server)
         self._server.add_insecure_port(f"unix:{self.directory}/{name}")
@@ -127,30 +127,30 @@ class StubKubelet(rpc.RegistrationServicer):
         if self.reject:
             context.abort(grpc.StatusCode.UNKNOWN, self.reject)
         if self._follow:
-            # Inside the call, before the answer, as the kubelet does: the plugin must serve.
+            # Before the response, as the kubelet does: the plugin must already serve.
             connection = Connection(self, request)
             with self.changed:
                 self.connections.append(connection)
                 self.changed.notify_all()
         if self.hold is not None:
-            self.hold.wait(PATIENCE)
+            self.hold.wait(TIMEOUT)
         return dp.Empty()
 
-    def wait(self, condition, what="what the test waits for"):
+    def wait(self, condition, what="the condition"):
         with self.changed:
-            if not self.changed.wait_for(lambda: condition(self), PATIENCE):
+            if not self.changed.wait_for(lambda: condition(self), TIMEOUT):
                 names = sorted(entry.name for entry in self.directory.iterdir())
-                raise AssertionError(f"{what} did not come; {self.requests=} {names=}")
+                raise AssertionError(f"timeout: {what}; {self.requests=} {names=}")
 
     def wait_for_path(self, path, *, there):
-        """Wait until there is a file at ``path``, or none; nobody notifies of that."""
-        deadline = time.monotonic() + PATIENCE
+        """Poll until the file ``path`` exists, or does not exist."""
+        deadline = time.monotonic() + TIMEOUT
         while path.exists() is not there:
-            assert time.monotonic() < deadline, f"{path} {'did not come' if there else 'is there'}"
+            assert time.monotonic() < deadline, f"{path} {'does not exist' if there else 'exists'}"
             time.sleep(0.005)
 
     def plugin(self, resource="vendor.com/gpu"):
-        """The newest connection of a resource with an open stream that has sent a list."""
+        """Return the newest connection of a resource that has sent a list on an open stream."""
 
         def live(kubelet):
             return [
@@ -163,13 +163,13 @@ class StubKubelet(rpc.RegistrationServicer):
         return live(self)[-1]
 
     def wait_devices(self, expected, resource="vendor.com/gpu"):
-        """Wait until the live stream of the resource says just this."""
+        """Wait until an open stream of the resource has sent exactly these devices."""
 
-        def says(kubelet):
+        def sent(kubelet):
             return any(
                 c.devices == expected
                 for c in kubelet.connections
                 if c.request.resource_name == resource and not c.ended
             )
 
-        self.wait(says, f"{expected} of {resource}")
+        self.wait(sent, f"{expected} of {resource}")

@@ -1,4 +1,4 @@
-"""Plugins that leave a socket for the kubelet's plugin watcher to find."""
+"""Plugins that the kubelet's plugin watcher registers."""
 
 import attrs
 import grpc
@@ -13,7 +13,7 @@ from protos import deviceplugin_v1beta1_grpc as rpc
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as registration
 from tests.hostile.residue import eventually
-from tests.plugin.stubkubelet import PATIENCE
+from tests.plugin.stubkubelet import TIMEOUT
 
 GPU = "vendor.com/gpu"
 
@@ -35,10 +35,10 @@ def manager_of(directory, settings, plugin):
     return Manager(StaticLister("vendor.com", {"gpu": plugin}), directory, settings)
 
 
-def test_a_kubelet_finds_it_again_and_again(directory, announcing):
+def test_plugin_watcher_registers_it_after_each_restart(directory, announcing):
     registry = directory / "plugins_registry"
     plugin = Gpus()
-    # A kubelet that starts finds the socket that is there: no need to hurry with another.
+    # A starting kubelet finds the existing socket, so the plugin need not create another at once.
     settings = attrs.evolve(announcing, stream_delay=1.0)
     with MockKubelet(directory) as kubelet, manager_of(registry, settings, plugin) as manager:
         kubelet.wait_for_resource(GPU, 2)
@@ -48,7 +48,7 @@ def test_a_kubelet_finds_it_again_and_again(directory, announcing):
             kubelet.restart()
             plugin.update([f"gpu-{n}" for n in range(turn + 3)])
             kubelet.wait_for_resource(GPU, turn + 3)
-        assert manager.wait_registered(PATIENCE, streaming=True)
+        assert manager.wait_registered(TIMEOUT, streaming=True)
         (status,) = manager.resources()
         (registry / status.endpoint).unlink()
         wait(manager, lambda now: now.registrations > status.registrations)
@@ -66,11 +66,11 @@ def wait(manager, condition):
     def holds():
         return any(map(condition, manager.resources()))
 
-    assert eventually(holds, PATIENCE), manager.resources()
+    assert eventually(holds, TIMEOUT), manager.resources()
 
 
 class Watcher:
-    """The plugin watcher's calls, one by one."""
+    """The calls of the plugin watcher."""
 
     def __init__(self, socket):
         self.channel = grpc.insecure_channel(f"unix:{socket}")
@@ -79,46 +79,46 @@ class Watcher:
 
     def notify(self, error=""):
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
-        self.registration.NotifyRegistrationStatus(status, timeout=PATIENCE)
+        self.registration.NotifyRegistrationStatus(status, timeout=TIMEOUT)
 
 
 def only_socket(manager):
-    """The socket that is served, once there is one."""
+    """Wait for a served socket and return it."""
     wait(manager, lambda now: now.state is ResourceState.SERVING)
     return manager.directory / manager.resources()[0].endpoint
 
 
-def test_it_says_who_it_is_and_takes_a_rejection_for_now(directory, announcing, caplog):
+def test_rejection_by_the_watcher_is_followed_by_another_attempt(directory, announcing, caplog):
     with manager_of(directory, announcing, Gpus()) as manager:
         watcher = Watcher(only_socket(manager))
         with watcher.channel:
-            info = watcher.registration.GetInfo(pr.InfoRequest(), timeout=PATIENCE)
+            info = watcher.registration.GetInfo(pr.InfoRequest(), timeout=TIMEOUT)
             assert info == pr.PluginInfo(
                 type="DevicePlugin", name=GPU, supported_versions=["v1beta1"]
             )
             watcher.notify("not today")
             assert manager.wait_registered(0.01) is False
             watcher.notify()
-            assert manager.wait_registered(PATIENCE)
-    assert "did not register it: not today" in caplog.text
+            assert manager.wait_registered(TIMEOUT)
+    assert "registration failed: not today" in caplog.text
 
 
-def test_a_list_stream_that_ends_means_a_fresh_socket(directory, announcing):
+def test_end_of_the_list_stream_leads_to_a_new_socket(directory, announcing):
     with manager_of(directory, announcing, Gpus()) as manager:
         first = only_socket(manager)
         watcher = Watcher(first)
         with watcher.channel:
             watcher.notify()
-            stream = watcher.plugin.ListAndWatch(dp.Empty(), timeout=PATIENCE)
+            stream = watcher.plugin.ListAndWatch(dp.Empty(), timeout=TIMEOUT)
             assert len(next(stream).devices) == 2
-            assert manager.wait_registered(PATIENCE, streaming=True)
+            assert manager.wait_registered(TIMEOUT, streaming=True)
             stream.cancel()
         second = only_socket(manager)
         assert second != first
         assert list(directory.iterdir()) == [second]
 
 
-def test_a_registry_made_anew_is_served_anew(directory, announcing):
+def test_recreated_registry_is_served_again(directory, announcing):
     registry = directory / "plugins_registry"
     with manager_of(registry, announcing, Gpus()) as manager:
         for turn in range(2):

@@ -1,17 +1,17 @@
-"""The author framework against a kubelet, over real sockets.
+"""The author framework with a kubelet, over real sockets.
 
-Where the Go framework of the same kind is known to be weak:
+Known weaknesses of the Go framework of the same kind (dpm), and the tests for ours:
 
 | weakness | test |
 |---|---|
 | a socket is leaked per kubelet restart | test_twenty_kubelet_restarts_leave_nothing_behind |
-| its socket stays after SIGTERM | test_a_signal_ends_it_cleanly_… in test_plugin_processes |
-| its socket is deleted | test_a_deleted_socket_is_made_again |
-| its list stream is cut | test_a_cut_stream_leads_to_a_registration_on_another_socket |
-| socket paths over 107 bytes | test_a_long_resource_name_gets_a_short_socket |
-| a hook that raises | test_a_start_that_fails_is_retried_and_costs_its_own_resource_only |
-| the handler of a dead stream lives on | test_the_handler_of_a_dead_stream_ends |
-| and swallows a change | test_a_hundred_restarts_swallow_no_change |
+| its socket stays after SIGTERM | test_signal_stops_the_plugin_… in test_plugin_processes |
+| its socket is deleted | test_deleted_socket_is_recreated |
+| its list stream is cut | test_cut_stream_leads_to_a_registration_on_another_socket |
+| socket paths over 107 bytes | test_long_resource_name_gets_a_short_socket |
+| a hook that raises | test_failing_start_is_retried_and_affects_only_its_resource |
+| the handler of a dead stream does not return | test_handler_of_a_dead_stream_returns |
+| and consumes a change | test_hundred_restarts_lose_no_change |
 """
 
 import logging
@@ -46,7 +46,7 @@ from devicemanager.plugin.resource import Resource, ResourceState
 from devicemanager.plugin.service import Service
 from protos import deviceplugin_v1beta1 as dp
 from tests.hostile.residue import Residue, assert_back_to, eventually
-from tests.plugin.stubkubelet import PATIENCE, StubKubelet
+from tests.plugin.stubkubelet import TIMEOUT, StubKubelet
 
 GPU = "vendor.com/gpu"
 
@@ -71,7 +71,7 @@ def sockets(directory):
 
 @pytest.fixture
 def records():
-    """Wait for the next record of the plugin's side that says this."""
+    """Function that waits for the next log record of the plugin's side with a text."""
     queue = SimpleQueue()
     handler = QueueHandler(queue)
     logger = logging.getLogger("devicemanager.plugin")
@@ -79,17 +79,17 @@ def records():
     logger.setLevel(logging.DEBUG)
     logger.addHandler(handler)
 
-    def next_saying(text):
-        while text not in (record := queue.get(timeout=PATIENCE)).getMessage():
+    def next_with(text):
+        while text not in (record := queue.get(timeout=TIMEOUT)).getMessage():
             pass
         return record
 
-    yield next_saying
+    yield next_with
     logger.removeHandler(handler)
     logger.setLevel(level)
 
 
-def test_a_plugin_registers_lists_and_allocates(kubelet, fast):
+def test_plugin_registers_lists_and_allocates(kubelet, fast):
     with manager_of(kubelet.directory, fast) as manager:
         plugin = kubelet.plugin()
         request = plugin.request
@@ -101,13 +101,13 @@ def test_a_plugin_registers_lists_and_allocates(kubelet, fast):
         assert [node.ID for node in second.topology.nodes] == [1]
         answer = plugin.allocate(["gpu-1", "gpu-0"], ["gpu-0"])
         assert [c.envs["GPUS"] for c in answer.container_responses] == ["gpu-0,gpu-1", "gpu-0"]
-        assert manager.wait_registered(PATIENCE, streaming=True)
+        assert manager.wait_registered(TIMEOUT, streaming=True)
         (status,) = manager.resources()
         assert (status.state, status.endpoint) == (ResourceState.REGISTERED, "vendor.com_gpu")
     assert sockets(kubelet.directory) == []
 
 
-def test_options_follow_from_what_is_overridden(kubelet, fast):
+def test_options_follow_from_overridden_hooks(kubelet, fast):
     class Choosy(Gpus):
         def preferred_allocation(self, available, must_include, size):
             return reversed(available)
@@ -152,7 +152,7 @@ def test_twenty_kubelet_restarts_leave_nothing_behind(kubelet, fast):
         assert after[2] == files == 2
 
 
-def test_a_hundred_restarts_swallow_no_change(kubelet, fast):
+def test_hundred_restarts_lose_no_change(kubelet, fast):
     plugin = Gpus()
     with manager_of(kubelet.directory, fast, gpu=plugin):
         kubelet.plugin()
@@ -164,8 +164,8 @@ def test_a_hundred_restarts_swallow_no_change(kubelet, fast):
         assert len(kubelet.requests) > 100
 
 
-def test_the_handler_of_a_dead_stream_ends(kubelet, fast):
-    """Without a change of the list to wake it."""
+def test_handler_of_a_dead_stream_returns(kubelet, fast):
+    """No change of the list wakes it."""
     waiting, ended = threading.Event(), threading.Event()
 
     class Watched(Service):
@@ -174,23 +174,23 @@ def test_the_handler_of_a_dead_stream_ends(kubelet, fast):
             ended.set()
 
     plugin = Gpus()
-    wait_newer = plugin.device_list.wait_newer
+    wait_newer = plugin._device_list.wait_newer
 
     def watched(version, ended):
         if version > 0:
             waiting.set()
         return wait_newer(version, ended)
 
-    plugin.device_list.wait_newer = watched
+    plugin._device_list.wait_newer = watched
     lister = StaticLister("vendor.com", {"gpu": plugin})
-    with Manager(lister, kubelet.directory, fast, service=Watched):
+    with Manager(lister, kubelet.directory, fast, _service=Watched):
         connection = kubelet.plugin()
-        assert waiting.wait(PATIENCE)
+        assert waiting.wait(TIMEOUT)
         connection.cut()
         assert ended.wait(10)
 
 
-def test_changes_while_the_kubelet_is_away_are_there_when_it_is_back(kubelet, fast):
+def test_changes_without_a_kubelet_are_sent_to_the_next_one(kubelet, fast):
     plugin = Gpus()
     with manager_of(kubelet.directory, fast, gpu=plugin):
         kubelet.plugin()
@@ -201,11 +201,11 @@ def test_changes_while_the_kubelet_is_away_are_there_when_it_is_back(kubelet, fa
 
 
 @pytest.mark.parametrize("gap", [0, 0.01, 0.05])
-def test_restarts_in_quick_succession_end_with_the_last_kubelet(kubelet, fast, gap):
+def test_quick_restarts_end_with_the_last_kubelet(kubelet, fast, gap):
     with manager_of(kubelet.directory, fast):
         for turn in range(6):
             kubelet.restart()
-            # Also right after Register has come in, before the first list.
+            # In every second turn: right after Register arrives, before the first list.
             if turn % 2:
                 kubelet.wait(lambda k: k.requests)
             threading.Event().wait(gap)
@@ -215,11 +215,11 @@ def test_restarts_in_quick_succession_end_with_the_last_kubelet(kubelet, fast, g
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_happens_the_newest_list_arrives(kubelet, fast, seed):
+def test_newest_list_arrives_after_any_mix_of_failures(kubelet, fast, seed):
     """After any mix of restarts, cut streams and deleted sockets."""
     chance = random.Random(seed)
     plugin = Gpus()
-    # A stream that is cut at once may never have been seen by the plugin.
+    # The plugin may miss a stream that is cut at once: it then needs `stream_wait`.
     settings = attrs.evolve(fast, stream_wait=0.3)
 
     def cut():
@@ -234,13 +234,13 @@ def test_whatever_happens_the_newest_list_arrives(kubelet, fast, seed):
     with manager_of(kubelet.directory, settings, gpu=plugin):
         kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
         for turn in range(15):
-            for happens in chance.choices([kubelet.restart, cut, delete], k=chance.randint(1, 3)):
-                happens()
+            for event in chance.choices([kubelet.restart, cut, delete], k=chance.randint(1, 3)):
+                event()
             plugin.update([f"gpu-{turn}"])
             kubelet.wait_devices({f"gpu-{turn}": "Healthy"})
 
 
-def test_a_deleted_socket_is_made_again(kubelet, fast):
+def test_deleted_socket_is_recreated(kubelet, fast):
     with manager_of(kubelet.directory, fast):
         (kubelet.directory / kubelet.plugin().request.endpoint).unlink()
         kubelet.wait(lambda k: len(k.requests) == 2, "another registration")
@@ -248,7 +248,7 @@ def test_a_deleted_socket_is_made_again(kubelet, fast):
         assert sockets(kubelet.directory) == [kubelet.requests[1].endpoint]
 
 
-def test_a_cut_stream_leads_to_a_registration_on_another_socket(kubelet, fast):
+def test_cut_stream_leads_to_a_registration_on_another_socket(kubelet, fast):
     with manager_of(kubelet.directory, fast):
         first = kubelet.plugin()
         first.cut()
@@ -258,10 +258,10 @@ def test_a_cut_stream_leads_to_a_registration_on_another_socket(kubelet, fast):
         assert sockets(kubelet.directory) == [second.request.endpoint]
 
 
-def test_a_new_kubelet_socket_alone_is_noticed(kubelet, fast):
+def test_replaced_kubelet_socket_is_noticed(kubelet, fast):
     with manager_of(kubelet.directory, fast):
         kubelet.plugin()
-        # The other socket is there in one step; ours stays, and so does its stream.
+        # An atomic rename: the plugin's socket and its list stream are not affected.
         other = StubKubelet(kubelet.directory)
         try:
             other.serve("next.sock")
@@ -271,7 +271,7 @@ def test_a_new_kubelet_socket_alone_is_noticed(kubelet, fast):
             other.stop()
 
 
-def test_a_stream_that_lives_means_no_second_registration(kubelet, directory):
+def test_open_stream_means_no_second_registration(kubelet, directory):
     settings = PluginSettings(
         recheck=0.01, stream_delay=0.0, stream_wait=0.05, list_interval=0.001, stop_grace=0.2
     )
@@ -284,27 +284,27 @@ def test_a_stream_that_lives_means_no_second_registration(kubelet, directory):
         assert len(kubelet.requests) == 1
 
 
-def test_a_kubelet_that_never_asks_for_the_list_is_asked_again(directory):
+def test_plugin_registers_again_if_the_kubelet_opens_no_stream(directory):
     settings = PluginSettings(recheck=0.01, stream_wait=0.05, stop_grace=0.2)
     with StubKubelet(directory, consume=False) as kubelet, manager_of(directory, settings):
         kubelet.wait(lambda k: len(k.requests) == 3, "a third registration")
 
 
-def test_a_slow_register_is_waited_for(kubelet, fast):
+def test_slow_register_does_not_block_calls_and_lists(kubelet, fast):
     kubelet.hold = threading.Event()
     plugin = Gpus()
     with manager_of(kubelet.directory, fast, gpu=plugin) as manager:
-        # All of this while Register is not answered.
+        # All of this happens before the response to Register.
         assert kubelet.plugin().allocate(["gpu-0"]).container_responses
         plugin.update(["gpu-3"])
         kubelet.wait_devices({"gpu-3": "Healthy"})
         assert manager.resources()[0].state is ResourceState.SERVING
         kubelet.hold.set()
-        assert manager.wait_registered(PATIENCE)
+        assert manager.wait_registered(TIMEOUT)
         assert len(kubelet.requests) == 1
 
 
-def test_a_kubelet_that_dies_within_register_does_not_hold_anything_up(kubelet, fast):
+def test_kubelet_that_exits_during_register_is_replaced(kubelet, fast):
     kubelet.hold = hold = threading.Event()
     with manager_of(kubelet.directory, fast):
         kubelet.plugin()
@@ -324,7 +324,7 @@ def test_stopping_does_not_wait_for_register(kubelet, fast):
     kubelet.hold.set()
 
 
-def test_a_rejection_is_retried_with_growing_pauses(kubelet, fast, caplog):
+def test_rejection_is_retried_with_backoff(kubelet, fast, caplog):
     kubelet.reject = "not today"
     with manager_of(kubelet.directory, fast):
         kubelet.wait(lambda k: len(k.requests) >= 4, "a fourth attempt")
@@ -332,10 +332,10 @@ def test_a_rejection_is_retried_with_growing_pauses(kubelet, fast, caplog):
         kubelet.plugin()
     pauses = [b - a for a, b in zip(kubelet.times, kubelet.times[1:], strict=False)]
     assert pauses[0] >= 0.05 and pauses[1] >= 0.1
-    assert "did not register it: not today (UNKNOWN)" in caplog.text
+    assert "registration failed: not today (UNKNOWN)" in caplog.text
 
 
-def test_one_rejected_resource_does_not_hold_up_another(directory, fast):
+def test_rejected_resource_does_not_block_another(directory, fast):
     class Picky(StubKubelet):
         def Register(self, request, context):
             self.reject = "no" if request.resource_name == "vendor.com/bad" else None
@@ -347,19 +347,19 @@ def test_one_rejected_resource_does_not_hold_up_another(directory, fast):
         assert {r.endpoint for r in kubelet.requests} == {"vendor.com_bad", "vendor.com_gpu"}
 
 
-@pytest.mark.parametrize("before", ["no directory", "no socket", "a dead socket"])
-def test_a_plugin_may_start_long_before_the_kubelet(directory, fast, before):
+@pytest.mark.parametrize("before", ["no directory", "no socket", "stale socket"])
+def test_plugin_can_start_before_the_kubelet(directory, fast, before):
     target = directory / "device-plugins"
     if before != "no directory":
         target.mkdir()
-    if before == "a dead socket":
-        dead_socket(target / "kubelet.sock")
+    if before == "stale socket":
+        stale_socket(target / "kubelet.sock")
     settings = PluginSettings(recheck=0.05, register_backoff=0.05, stop_grace=0.2)
     with manager_of(target, settings), StubKubelet(target) as kubelet:
         kubelet.plugin()
 
 
-def test_a_directory_made_anew_is_watched_anew(directory):
+def test_recreated_directory_is_served_again(directory):
     target = directory / "device-plugins"
     settings = PluginSettings(recheck=0.05, stop_grace=0.2)
     with manager_of(target, settings):
@@ -372,7 +372,7 @@ def test_a_directory_made_anew_is_watched_anew(directory):
 
 
 @pytest.mark.usefixtures("no_idle_observers")
-def test_without_inotify_everything_works_by_looking(kubelet, monkeypatch, caplog):
+def test_without_inotify_the_sockets_are_polled(kubelet, monkeypatch, caplog):
     def exhausted(*_, **__):
         raise OSError(24, "Too many open files")
 
@@ -386,31 +386,32 @@ def test_without_inotify_everything_works_by_looking(kubelet, monkeypatch, caplo
     assert caplog.text.count("cannot watch") == 1
 
 
-def test_the_kubelets_checkpoint_wakes_no_plugin(kubelet, fast, monkeypatch):
-    looks, again = [], threading.Event()
+def test_checkpoint_writes_wake_no_plugin(kubelet, fast, monkeypatch):
+    notified, again = [], threading.Event()
     notify = Manager._notify_all
 
-    def seen(manager):
-        looks.append(manager)
+    def count(manager):
+        notified.append(manager)
         again.set()
         notify(manager)
 
     with manager_of(kubelet.directory, fast):
         kubelet.plugin()
-        monkeypatch.setattr(Manager, "_notify_all", seen)
-        (kubelet.directory / "first.sock").touch()  # what is reported after it comes after it
-        assert again.wait(PATIENCE)
+        monkeypatch.setattr(Manager, "_notify_all", count)
+        # Events are ordered: after the first one, only those of the files below are counted.
+        (kubelet.directory / "first.sock").touch()
+        assert again.wait(TIMEOUT)
         again.clear()
-        del looks[:]
+        notified.clear()
         for _ in range(5):
             (kubelet.directory / ".123").write_text("{}")
             (kubelet.directory / ".123").replace(kubelet.directory / CHECKPOINT_NAME)
         (kubelet.directory / "last.sock").touch()
-        assert again.wait(PATIENCE)
-        assert len(looks) == 1
+        assert again.wait(TIMEOUT)
+        assert len(notified) == 1
 
 
-def test_a_long_resource_name_gets_a_short_socket(kubelet, fast):
+def test_long_resource_name_gets_a_short_socket(kubelet, fast):
     name = "n" * 63
     namespace = ".".join(["d" * 40] * 5)
     manager = Manager(StaticLister(namespace, {name: Gpus()}), kubelet.directory, fast)
@@ -425,7 +426,7 @@ def test_two_instances_never_share_a_socket(kubelet, fast):
         old = manager_of(kubelet.directory, fast)
         old.start()
         kubelet.wait(lambda k: len(k.requests) == 2, "the other instance")
-        assert old.wait_registered(PATIENCE, streaming=True)
+        assert old.wait_registered(TIMEOUT, streaming=True)
         assert kubelet.requests[1].endpoint != first.request.endpoint
         old.stop()
         assert sockets(kubelet.directory) == [first.request.endpoint]
@@ -433,7 +434,7 @@ def test_two_instances_never_share_a_socket(kubelet, fast):
         assert new_manager.resources()[0].registrations == 1
 
 
-def test_a_successor_on_our_path_keeps_its_socket(kubelet, fast):
+def test_stop_keeps_the_socket_of_a_successor(kubelet, fast):
     manager = manager_of(kubelet.directory, fast)
     manager.start()
     path = kubelet.directory / kubelet.plugin().request.endpoint
@@ -448,8 +449,8 @@ def test_a_successor_on_our_path_keeps_its_socket(kubelet, fast):
     assert sockets(kubelet.directory) == [path.name]
 
 
-def test_a_stale_socket_is_replaced_and_another_file_is_not(kubelet, fast):
-    dead_socket(kubelet.directory / "vendor.com_gpu")
+def test_stale_socket_is_replaced_and_another_file_is_not(kubelet, fast):
+    stale_socket(kubelet.directory / "vendor.com_gpu")
     (kubelet.directory / "vendor.com_nic").write_text("no socket")
     with manager_of(kubelet.directory, fast, gpu=Gpus(), nic=Gpus()):
         assert kubelet.plugin("vendor.com/gpu").request.endpoint == "vendor.com_gpu"
@@ -457,12 +458,12 @@ def test_a_stale_socket_is_replaced_and_another_file_is_not(kubelet, fast):
     assert (kubelet.directory / "vendor.com_nic").read_text() == "no socket"
 
 
-def test_every_socket_may_be_made_unique(kubelet, directory):
+def test_every_socket_can_be_unique(kubelet, directory):
     with manager_of(directory, PluginSettings(unique_socket=True, stop_grace=0.2)):
         assert kubelet.plugin().request.endpoint.startswith("vendor.com_gpu-")
 
 
-def test_bursts_become_their_last_state_and_nothing_is_sent_twice(kubelet, directory):
+def test_burst_is_sent_as_its_last_state_and_only_once(kubelet, directory):
     plugin = Gpus()
     settings = PluginSettings(list_interval=0.2, stop_grace=0.2)
     with manager_of(directory, settings, gpu=plugin):
@@ -487,11 +488,11 @@ def test_each_stream_gets_every_state_and_ends_alone(kubelet, fast):
         second.cancel()
         plugin.update(["gpu-5"])
         kubelet.wait_devices({"gpu-5": "Healthy"})
-        assert eventually(lambda: manager.resources()[0].streams == 1, PATIENCE)
+        assert eventually(lambda: manager.resources()[0].streams == 1, TIMEOUT)
         assert len(kubelet.requests) == 1
 
 
-def test_more_streams_than_allowed_end_the_oldest(kubelet, directory):
+def test_streams_beyond_the_limit_end_the_oldest(kubelet, directory):
     settings = PluginSettings(max_streams=2, workers=3, stop_grace=0.2)
     with manager_of(directory, settings):
         connection = kubelet.plugin()
@@ -503,39 +504,39 @@ def test_more_streams_than_allowed_end_the_oldest(kubelet, directory):
             stream.cancel()
 
 
-def test_a_rejected_allocation_is_followed_by_the_list(kubelet, fast):
+def test_rejected_allocation_is_followed_by_the_list(kubelet, fast):
     with manager_of(kubelet.directory, fast):
         connection = kubelet.plugin()
         with pytest.raises(grpc.RpcError) as error:
             connection.allocate(["gpu-0"], ["gpu-9"])
         assert error.value.code() is grpc.StatusCode.NOT_FOUND
-        assert error.value.details() == "device gpu-9 is not one of this plugin's"
+        assert error.value.details() == "unknown device gpu-9"
         kubelet.wait(lambda _k: len(connection.lists) == 2, "the list again")
         assert connection.lists[0] == connection.lists[1]
 
 
-def test_eight_allocations_at_once_while_lists_flow(kubelet, fast):
+def test_eight_concurrent_allocations_while_lists_change(kubelet, fast):
     plugin = Gpus()
     together = threading.Barrier(8)
     allocate = plugin.allocate
 
     def all_at_once(device_ids):
-        together.wait(PATIENCE)
+        together.wait(TIMEOUT)
         return allocate(device_ids)
 
     plugin.allocate = all_at_once
     with manager_of(kubelet.directory, fast, gpu=plugin):
         connection = kubelet.plugin()
-        ask = dp.AllocateRequest(
+        request = dp.AllocateRequest(
             container_requests=[dp.ContainerAllocateRequest(devices_ids=["gpu-0"])]
         )
-        calls = [connection.stub.Allocate.future(ask, timeout=PATIENCE) for _ in range(8)]
+        calls = [connection.stub.Allocate.future(request, timeout=TIMEOUT) for _ in range(8)]
         for turn in range(50):
             plugin.update(["gpu-0", f"gpu-{turn}"])
         assert all(call.result().container_responses for call in calls)
 
 
-def test_a_generator_announces_changes_and_is_closed_in_the_end(kubelet, fast):
+def test_generator_sends_changes_and_is_closed_at_the_end(kubelet, fast):
     closed = threading.Event()
     lists = [["a"], ["a", "b"], []]
     steps = threading.Semaphore(1)
@@ -554,10 +555,10 @@ def test_a_generator_announces_changes_and_is_closed_in_the_end(kubelet, fast):
         for devices in lists:
             kubelet.wait_devices(dict.fromkeys(devices, "Healthy"))
             steps.release()
-    assert closed.wait(PATIENCE)
+    assert closed.wait(TIMEOUT)
 
 
-def test_a_devices_method_that_raises_is_called_again(kubelet, fast, caplog):
+def test_failing_devices_method_is_called_again(kubelet, fast, caplog):
     attempts = []
 
     class Flaky(Gpus):
@@ -570,34 +571,34 @@ def test_a_devices_method_that_raises_is_called_again(kubelet, fast, caplog):
     with manager_of(kubelet.directory, fast, gpu=Flaky()):
         kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
     errors = [record for record in caplog.records if record.levelname == "ERROR"]
-    line = f"{GPU}: devices() failed: OSError: the driver is not loaded; again in 0 s"
+    line = f"{GPU}: devices() failed: OSError: the driver is not loaded; retrying in 0 s"
     assert [(e.getMessage(), e.exc_info) for e in errors] == [(line, None)] * 2
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("returned", "text"),
     [
-        (None, "a list is expected, not None"),
-        ([5], "a device list holds Device values or ids"),
+        (None, "expected a list, not None"),
+        ([5], "invalid device 5: expected a Device or an ID"),
     ],
 )
-def test_what_is_no_list_of_devices_is_one_line(directory, fast, records, given, says):
+def test_invalid_device_list_is_logged_in_one_line(directory, fast, records, returned, text):
     class Wrong(Gpus):
         def devices(self):
-            return given
+            return returned
 
     with manager_of(directory, fast, gpu=Wrong()):
         first = records("devices() failed")
-        second = records("the traceback of")
-    assert first.getMessage().startswith(f"{GPU}: devices() failed: TypeError: {says}")
+        second = records("traceback of")
+    assert first.getMessage().startswith(f"{GPU}: devices() failed: TypeError: {text}")
     assert (first.levelno, first.exc_info) == (logging.ERROR, None)
-    # The queue's handler has put the traceback into the text by now.
+    # The queue's handler has added the traceback to the text.
     assert second.levelno == logging.DEBUG and "Traceback" in second.getMessage()
 
 
 @pytest.mark.parametrize("end", [SystemExit(3), pytest.fail.Exception("3 != 4")])
-def test_hooks_that_end_with_no_exception_are_logged_and_tried_again(kubelet, fast, caplog, end):
-    """Each of them would end its thread, and SystemExit without a word."""
+def test_hooks_that_raise_base_exceptions_are_logged_and_retried(kubelet, fast, caplog, end):
+    """Such an exception would end its thread, and SystemExit would do so silently."""
     calls = []
 
     class Ending(Gpus):
@@ -630,7 +631,7 @@ def test_hooks_that_end_with_no_exception_are_logged_and_tried_again(kubelet, fa
         assert line in caplog.text
 
 
-def test_an_iterator_that_ends_without_a_list_is_told_of(kubelet, fast, records):
+def test_iterator_without_a_list_is_logged(kubelet, fast, records):
     class Silent(Gpus):
         def devices(self):
             yield from ()
@@ -639,17 +640,17 @@ def test_an_iterator_that_ends_without_a_list_is_told_of(kubelet, fast, records)
         assert records("devices() ended").getMessage() == f"{GPU}: devices() ended without a list"
 
 
-def test_a_list_of_none_is_no_end(kubelet, fast, records):
+def test_list_of_none_is_an_error(kubelet, fast, records):
     class Forgetful(Gpus):
         def devices(self):
             yield None
 
     with manager_of(kubelet.directory, fast, gpu=Forgetful()):
-        said = records("devices() failed").getMessage()
-        assert said.startswith(f"{GPU}: devices() failed: TypeError: a list is expected, not None")
+        text = records("devices() failed").getMessage()
+        assert text.startswith(f"{GPU}: devices() failed: TypeError: expected a list, not None")
 
 
-def test_what_discover_should_not_list_costs_nobody_else(kubelet, fast, records):
+def test_invalid_names_of_discover_do_not_affect_others(kubelet, fast, records):
     class Odd(Lister):
         namespace = "vendor.com"
 
@@ -663,13 +664,14 @@ def test_what_discover_should_not_list_costs_nobody_else(kubelet, fast, records)
 
     with Manager(Odd(), kubelet.directory, fast) as manager:
         assert records("None").getMessage() == (
-            "vendor.com: discover() listed None, which is no name: it is left out"
+            "vendor.com: discover() listed None, which is not a name: skipped"
         )
         for name in ("vendor.com/", "vendor.com/a/b"):
-            assert records("is not valid").getMessage().startswith(f"resource name {name!r} is not")
-        expected = "vendor.com/no-plugin: new_plugin returned None, which is no Plugin"
+            text = records("invalid resource").getMessage()
+            assert text.startswith(f"invalid resource name {name!r}: ") and text.endswith("skipped")
+        expected = "vendor.com/no-plugin: new_plugin() returned None, which is not a Plugin"
         assert records("no-plugin").getMessage().startswith(expected)
-        records("vendor.com/raises: no plugin")
+        records("vendor.com/raises: new_plugin() failed")
         kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
         assert [status.name for status in manager.resources()] == [GPU]
 
@@ -682,10 +684,10 @@ def test_what_discover_should_not_list_costs_nobody_else(kubelet, fast, records)
         ("", "not a DNS domain"),
         ("mykubernetes.io", "Kubernetes' own"),
         ("requests.vendor.com", "it starts with requests."),
-        (None, "a domain such as vendor.com, not None"),
+        (None, "invalid namespace None: use a domain such as vendor.com"),
     ],
 )
-def test_a_namespace_that_no_resource_can_have_is_rejected_at_once(directory, namespace, reason):
+def test_invalid_namespace_is_rejected_at_once(directory, namespace, reason):
     class Own(Lister):
         def discover(self):
             return []
@@ -702,12 +704,12 @@ def test_a_namespace_that_no_resource_can_have_is_rejected_at_once(directory, na
         Manager(Own(), directory)
 
 
-def test_a_namespace_without_a_dot_is_possible_but_told_of(directory, caplog):
+def test_namespace_without_a_dot_is_a_warning(directory, caplog):
     Manager(StaticLister("gpu", {"x": Gpus()}), directory)
-    assert caplog.messages == ["namespace 'gpu' is no domain such as vendor.com"]
+    assert caplog.messages == ["namespace 'gpu' is not a domain such as vendor.com"]
 
 
-def test_a_forked_child_can_neither_stop_nor_use_its_parents_plugin(kubelet, fast):
+def test_forked_child_can_neither_stop_nor_use_the_plugin(kubelet, fast):
     plugin = Gpus()
     with manager_of(kubelet.directory, fast, gpu=plugin) as manager:
         kubelet.plugin()
@@ -731,12 +733,12 @@ def test_a_forked_child_can_neither_stop_nor_use_its_parents_plugin(kubelet, fas
         kubelet.wait_devices({"gpu-0": "Healthy", "gpu-1": "Healthy"})
 
 
-def test_no_list_in_time_is_an_empty_one(kubelet, directory):
+def test_without_a_first_list_an_empty_one_is_served(kubelet, directory):
     go = threading.Event()
 
     class Slow(Gpus):
         def devices(self):
-            go.wait(PATIENCE)
+            go.wait(TIMEOUT)
             return ["late"]
 
     settings = PluginSettings(first_list_wait=0.05, stop_grace=0.2)
@@ -746,7 +748,7 @@ def test_no_list_in_time_is_an_empty_one(kubelet, directory):
         kubelet.wait_devices({"late": "Healthy"})
 
 
-def test_a_start_that_fails_is_retried_and_costs_its_own_resource_only(kubelet, fast, caplog):
+def test_failing_start_is_retried_and_affects_only_its_resource(kubelet, fast, caplog):
     class Broken(Gpus):
         attempts = 0
 
@@ -773,8 +775,8 @@ def test_a_start_that_fails_is_retried_and_costs_its_own_resource_only(kubelet, 
         def state():
             return {r.name: r.state for r in manager.resources()}["vendor.com/broken"]
 
-        end = time.monotonic() + PATIENCE
-        while state() is ResourceState.STARTING:  # its last attempt may come last of all
+        end = time.monotonic() + TIMEOUT
+        while state() is ResourceState.STARTING:  # its last attempt can be the last event of all
             assert time.monotonic() < end
             time.sleep(0.01)
         assert state() is ResourceState.FAILED
@@ -783,24 +785,24 @@ def test_a_start_that_fails_is_retried_and_costs_its_own_resource_only(kubelet, 
 
 
 class Colours(Lister):
-    """Announces whatever list the test hands over."""
+    """A lister whose lists the test provides."""
 
     namespace = "color.example.com"
 
     def __init__(self):
         self.lists = []
-        self.came = threading.Condition()
+        self.changed = threading.Condition()
         self.stopped = []
 
     def announce(self, *names):
-        with self.came:
+        with self.changed:
             self.lists.append(names)
-            self.came.notify()
+            self.changed.notify()
 
     def discover(self):
         while not self.stopping.is_set():
-            with self.came:
-                self.came.wait_for(lambda: self.lists, 0.05)
+            with self.changed:
+                self.changed.wait_for(lambda: self.lists, 0.05)
                 names = self.lists.pop(0) if self.lists else None
             if names is not None:
                 yield names
@@ -817,7 +819,7 @@ class Colours(Lister):
         return Colour()
 
 
-def test_resources_come_and_go_with_the_lists(kubelet, fast, caplog):
+def test_resources_start_and_stop_with_the_lists(kubelet, fast, caplog):
     lister = Colours()
     with Manager(lister, kubelet.directory, fast) as manager:
         lister.announce("red", "blue", "unmixable", "in valid")
@@ -826,7 +828,7 @@ def test_resources_come_and_go_with_the_lists(kubelet, fast, caplog):
         lister.announce("blue", "green")
         kubelet.plugin("color.example.com/green")
         kubelet.wait(lambda _k: red.ended, "the end of red")
-        assert eventually(lambda: lister.stopped == ["red"], PATIENCE)
+        assert eventually(lambda: lister.stopped == ["red"], TIMEOUT)
         names = [r.name for r in manager.resources()]
         assert names == ["color.example.com/blue", "color.example.com/green"]
         assert not blue.ended
@@ -837,14 +839,14 @@ def test_resources_come_and_go_with_the_lists(kubelet, fast, caplog):
     assert sockets(kubelet.directory) == []
 
 
-def test_stopping_waits_for_resources_that_are_still_leaving(kubelet, fast):
+def test_stop_waits_for_resources_that_are_still_stopping(kubelet, fast):
     lister = Colours()
     leaving, go = threading.Event(), threading.Event()
 
     class Lingering(Gpus):
         def stop(self):
             leaving.set()
-            go.wait(PATIENCE)
+            go.wait(TIMEOUT)
             lister.stopped.append("red")
 
     lister.new_plugin = lambda _last_name: Lingering()
@@ -853,38 +855,38 @@ def test_stopping_waits_for_resources_that_are_still_leaving(kubelet, fast):
     lister.announce("red")
     kubelet.plugin("color.example.com/red")
     lister.announce()
-    assert leaving.wait(PATIENCE)
+    assert leaving.wait(TIMEOUT)
     stopping = threading.Thread(target=manager.stop)
     stopping.start()
-    assert lister.stopping.wait(PATIENCE)
+    assert lister.stopping.wait(TIMEOUT)
     go.set()
-    stopping.join(PATIENCE)
+    stopping.join(TIMEOUT)
     assert lister.stopped == ["red"]
 
 
 def test_fifty_resources_share_a_manager(kubelet, fast):
     plugins = {f"gpu-{i:02}": Gpus() for i in range(50)}
     with manager_of(kubelet.directory, fast, **plugins) as manager:
-        assert manager.wait_registered(PATIENCE, streaming=True)
+        assert manager.wait_registered(TIMEOUT, streaming=True)
         assert len({r.endpoint for r in kubelet.requests}) == 50
     assert sockets(kubelet.directory) == []
 
 
-def test_what_can_never_work_is_said_at_once(directory):
+def test_invalid_arguments_raise_configuration_error(directory):
     with pytest.raises(ConfigurationError, match="it has no domain"):
         serve(Gpus(), "gpu", directory)
     with pytest.raises(ConfigurationError, match="too long for unix sockets"):
         Manager(StaticLister("vendor.com", {}), directory / ("x" * 90))
 
 
-def test_a_start_that_outlives_the_manager_is_followed_by_stop(directory, fast):
+def test_start_that_outlasts_the_manager_is_followed_by_stop(directory, fast):
     calls = []
     starting = threading.Event()
 
     class Slow(Gpus):
         def start(self):
             starting.set()
-            assert self.stopping.wait(PATIENCE)
+            assert self.stopping.wait(TIMEOUT)
             calls.append("start")
 
         def devices(self):
@@ -895,52 +897,52 @@ def test_a_start_that_outlives_the_manager_is_followed_by_stop(directory, fast):
             calls.append("stop")
 
     with manager_of(directory, fast, gpu=Slow()) as manager:
-        assert starting.wait(PATIENCE)
+        assert starting.wait(TIMEOUT)
     assert calls == ["start", "stop"]
     assert [r.state for r in manager.resources()] == [ResourceState.STOPPED]
 
 
-def test_the_class_in_place_of_an_instance_is_told():
-    with pytest.raises(TypeError, match=r"^pass a plugin, not the class: Gpus\(\)$"):
+def test_class_instead_of_an_instance_is_a_type_error():
+    with pytest.raises(TypeError, match=r"^expected a plugin, not a class: use Gpus\(\)$"):
         serve(Gpus, GPU)
-    with pytest.raises(TypeError, match=r"^pass a plugin, not the class: Gpus\(\)$"):
+    with pytest.raises(TypeError, match=r"^expected a plugin, not a class: use Gpus\(\)$"):
         StaticLister("vendor.com", {"gpu": Gpus})
-    with pytest.raises(TypeError, match=r"^pass a lister, not the class: StaticLister\(\)$"):
+    with pytest.raises(TypeError, match=r"^expected a lister, not a class: use StaticLister\(\)$"):
         Manager(StaticLister)
 
 
-def test_a_plugin_in_place_of_plugins_by_name_is_told():
-    with pytest.raises(TypeError, match=r"^pass plugins by last name, such as {'gpu': …}: not <"):
+def test_plugin_instead_of_plugins_by_name_is_a_type_error():
+    with pytest.raises(TypeError, match=r"^expected plugins by last name, as in {'gpu': …}, not <"):
         StaticLister("vendor.com", Gpus())
-    with pytest.raises(TypeError, match=r"^pass a plugin, not 'gpu'$"):
+    with pytest.raises(TypeError, match=r"^expected a plugin, not 'gpu'$"):
         serve("gpu", GPU)
 
 
-def test_a_directory_that_cannot_hold_sockets_is_said_at_once(directory, fast, monkeypatch):
+def test_unusable_directory_raises_configuration_error(directory, fast, monkeypatch):
     file = directory / "file"
     file.touch()
-    with pytest.raises(ConfigurationError, match=f"{file} is not a directory: choose"):
+    with pytest.raises(ConfigurationError, match=f"{file} is not a directory: set"):
         serve(Gpus(), GPU, file, fast)
-    # Permissions do not hold root up, whom a test may well run as.
-    monkeypatch.setattr("devicemanager.plugin.sockets.os.access", lambda *_: False)
+    # Not with real permissions, because tests can run as root.
+    monkeypatch.setattr("devicemanager.plugin.common.sockets.os.access", lambda *_: False)
     with pytest.raises(ConfigurationError, match=f"{directory} cannot be written to"):
         manager_of(directory, fast).start()
 
 
-def test_without_a_kubelet_the_first_wait_is_a_warning(directory, fast, records):
-    """So a program that does not set up logging says it, and later ones are not noise."""
+def test_first_wait_for_a_kubelet_is_a_warning(directory, fast, records):
+    """Unconfigured logging shows warnings only, and repeated warnings would be noise."""
     socket_path = directory / "kubelet.sock"
     waiting = f"{GPU}: waiting for a kubelet: there is no {socket_path}"
     with manager_of(directory, fast) as manager:
         assert records(waiting).levelname == "WARNING"
         with StubKubelet(directory):
-            assert manager.wait_registered(PATIENCE, streaming=True)
+            assert manager.wait_registered(TIMEOUT, streaming=True)
         socket_path.unlink(missing_ok=True)
         assert records(waiting).levelname == "INFO"
 
 
 def test_stopping_while_a_resource_starts_is_safe(directory, fast, monkeypatch):
-    """A stop may come at any moment: here between a resource's being known and its thread."""
+    """Here the stop comes between the creation of a resource and the start of its thread."""
     manager = manager_of(directory, fast)
     stopped = threading.Event()
     failures = []
@@ -957,71 +959,71 @@ def test_stopping_while_a_resource_starts_is_safe(directory, fast, monkeypatch):
     def start_late(resource):
         stopper = threading.Thread(target=stop, daemon=True)
         stopper.start()
-        # A stop that need not wait for this thread is through, or has failed, by then.
+        # A stop that does not wait for this thread has returned or failed by then.
         stopped.wait(0.2)
         start(resource)
 
     monkeypatch.setattr(Resource, "start", start_late)
     manager.start()
-    assert stopped.wait(PATIENCE)
+    assert stopped.wait(TIMEOUT)
     assert failures == []
 
 
-def test_what_is_known_beforehand_is_there_once_it_has_started(directory, fast):
+def test_static_resources_exist_after_start(directory, fast):
     with manager_of(directory, fast, gpu=Gpus(), nic=Gpus()) as manager:
         assert [status.name for status in manager.resources()] == [GPU, "vendor.com/nic"]
 
 
-def test_a_directory_that_is_made_anew_is_watched_again(directory, fast, monkeypatch):
-    begun = SimpleQueue()
+def test_recreated_directory_is_watched_again(directory, fast, monkeypatch):
+    started = SimpleQueue()
     ensure = DirectoryWatch.ensure
 
     def note(watch):
         is_new = ensure(watch)
         if is_new:
-            begun.put(threading.current_thread().name)
+            started.put(threading.current_thread().name)
         return is_new
 
     monkeypatch.setattr(DirectoryWatch, "ensure", note)
     with manager_of(directory, fast):
-        assert begun.get(timeout=PATIENCE) == "MainThread"
+        assert started.get(timeout=TIMEOUT) == "MainThread"
         directory.rmdir()
         directory.mkdir()
-        assert begun.get(timeout=PATIENCE) == f"resource {GPU}"
+        assert started.get(timeout=TIMEOUT) == f"resource {GPU}"
 
 
-def test_no_watch_begins_after_the_last_one_has_ended(directory, fast, monkeypatch):
-    """A resource may be about to look when the manager stops."""
-    looking, go_on = threading.Event(), threading.Event()
-    begun = []
+def test_no_watch_starts_after_the_manager_has_stopped(directory, fast, monkeypatch):
+    """A resource can be about to read the sockets when the manager stops."""
+    observing, resume = threading.Event(), threading.Event()
+    started = []
     ensure = DirectoryWatch.ensure
 
-    def look_late(resource):
-        looking.set()
-        assert go_on.wait(PATIENCE)
+    def step_late(resource):
+        observing.set()
+        assert resume.wait(TIMEOUT)
         step(resource)
 
-    def begin(watch):
-        begun.append(threading.current_thread().name)
+    def start_watch(watch):
+        started.append(threading.current_thread().name)
         return ensure(watch)
 
     step = Resource._step
-    monkeypatch.setattr(Resource, "_step", look_late)
-    monkeypatch.setattr(DirectoryWatch, "ensure", begin)
+    monkeypatch.setattr(Resource, "_step", step_late)
+    monkeypatch.setattr(DirectoryWatch, "ensure", start_watch)
     stop = DirectoryWatch.stop
 
-    def stop_and_let_go_on(watch):
+    def stop_and_resume(watch):
         stop(watch)
-        go_on.set()
+        resume.set()
 
-    monkeypatch.setattr(DirectoryWatch, "stop", stop_and_let_go_on)
+    monkeypatch.setattr(DirectoryWatch, "stop", stop_and_resume)
     with manager_of(directory, fast):
-        assert looking.wait(PATIENCE)
-    assert begun == ["MainThread"]
+        assert observing.wait(TIMEOUT)
+    assert started == ["MainThread"]
 
 
 def out_of_threads(monkeypatch, name, times):
-    """From now on a thread of this name cannot be had, so many times."""
+    """Make the next ``times`` starts of a thread with this name fail."""
     start = threading.Thread.start
     failures = []
 
@@ -1035,7 +1037,7 @@ def out_of_threads(monkeypatch, name, times):
     return failures
 
 
-def test_a_start_without_a_thread_for_a_resource_leaves_nothing(directory, fast, monkeypatch):
+def test_start_without_a_thread_leaves_nothing_behind(directory, fast, monkeypatch):
     manager = manager_of(directory, fast, cpu=Gpus(), gpu=Gpus())
     before = Residue.now()
     out_of_threads(monkeypatch, f"resource {GPU}", 1)
@@ -1045,7 +1047,7 @@ def test_a_start_without_a_thread_for_a_resource_leaves_nothing(directory, fast,
     manager.stop()
 
 
-def test_a_resource_that_got_no_thread_is_started_later(kubelet, fast, monkeypatch):
+def test_resource_without_a_thread_is_started_later(kubelet, fast, monkeypatch):
     class Own(Lister):
         namespace = "vendor.com"
 
@@ -1057,16 +1059,16 @@ def test_a_resource_that_got_no_thread_is_started_later(kubelet, fast, monkeypat
 
     failures = out_of_threads(monkeypatch, f"resource {GPU}", 1)
     with Manager(Own(), kubelet.directory, fast) as manager:
-        assert manager.wait_registered(PATIENCE)
+        assert manager.wait_registered(TIMEOUT)
     assert len(failures) == 1
 
 
-def test_run_ends_when_no_resource_can_be_started(directory, fast):
+def test_run_ends_if_no_resource_can_be_started(directory, fast):
     class Broken(Gpus):
         def start(self):
             raise OSError("no driver")
 
-    class Nobody(Lister):
+    class WithoutPlugin(Lister):
         namespace = "vendor.com"
 
         def discover(self):
@@ -1075,14 +1077,14 @@ def test_run_ends_when_no_resource_can_be_started(directory, fast):
         def new_plugin(self, last_name):
             return None
 
-    with pytest.raises(PluginError, match="none of the resources could be started"):
+    with pytest.raises(PluginError, match="no resource could be started"):
         serve(Broken(), GPU, directory, fast)
-    with pytest.raises(PluginError, match="none of the resources could be started"):
-        Manager(Nobody(), directory, fast).run()
+    with pytest.raises(PluginError, match="no resource could be started"):
+        Manager(WithoutPlugin(), directory, fast).run()
 
 
-def dead_socket(path):
-    """A socket file that nobody listens on, as a killed process leaves it."""
+def stale_socket(path):
+    """Create a socket that no process listens on, as a killed process leaves behind."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()

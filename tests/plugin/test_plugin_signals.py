@@ -6,17 +6,17 @@ import threading
 
 import pytest
 
-from devicemanager.plugin.signals import STOP_SIGNALS, SignalWait
+from devicemanager.plugin.common.signals import STOP_SIGNALS, SignalWait
 
 
 def handlers():
     return [signal.getsignal(number) for number in STOP_SIGNALS]
 
 
-def test_a_signal_before_the_wait_is_not_missed():
+def test_signal_before_the_wait_is_not_missed():
     before = handlers()
     with SignalWait() as signals:
-        # Nothing sleeps yet: what only interrupts a sleep would be lost here.
+        # Before the wait: a mechanism that only interrupts a wait would lose this signal.
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.wait() is signal.SIGTERM
         signals.restore()
@@ -25,13 +25,13 @@ def test_a_signal_before_the_wait_is_not_missed():
     assert signal.set_wakeup_fd(-1) == -1
 
 
-def test_the_next_interrupt_may_end_the_process():
+def test_next_interrupt_can_kill_the_process():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     mine = signal.signal(signal.SIGQUIT, lambda *_: None)
     expected = handlers()
     try:
         with SignalWait() as signals:
-            signals.let_next_end()
+            signals.let_next_signal_kill()
             assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
             assert signal.getsignal(signal.SIGQUIT) is expected[2]
         assert handlers() == expected
@@ -53,19 +53,19 @@ def test_other_signals_do_not_end_the_wait():
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_thread_may_end_the_wait_and_afterwards_nothing_happens():
+def test_any_thread_can_end_the_wait():
     with SignalWait() as signals:
         threading.Thread(target=signals.give_up).start()
         assert signals.wait() is None
     signals.give_up()
 
 
-def test_a_handler_that_raises_ends_the_wait():
+def test_wait_raises_the_error_of_the_handler():
     class Stopped(BaseException):
         pass
 
     def stop(*_):
-        # As soon as it is called the next signal has its usual effect.
+        # From here on, the next signal has its usual effect.
         signals.restore()
         raise Stopped
 
@@ -79,21 +79,21 @@ def test_a_handler_that_raises_ends_the_wait():
     assert signal.set_wakeup_fd(-1) == -1
 
 
-def test_a_forked_child_has_its_signals_back_and_tells_its_parent_nothing():
-    """The pipe is both's: a child that is told to end would end its parent."""
+def test_forked_child_gets_its_handlers_back():
+    """Parent and child share the pipe: a signal to the child must not stop the parent."""
     with SignalWait() as signals:
         child = os.fork()
         if not child:
             os.kill(os.getpid(), signal.SIGTERM)
             os._exit(0)
         assert os.waitpid(child, 0) == (child, signal.SIGTERM)
-        assert not signals.has_come()
+        assert not signals.is_pending()
         os.kill(os.getpid(), signal.SIGHUP)
-        assert signals.has_come()
+        assert signals.is_pending()
         assert signals.wait() is signal.SIGHUP
 
 
-def test_a_forked_child_may_leave_the_wait():
+def test_forked_child_can_leave_the_block():
     with SignalWait() as signals:
         child = os.fork()
         if not child:
@@ -101,4 +101,4 @@ def test_a_forked_child_may_leave_the_wait():
             signals.__exit__()
             os._exit(0)
         assert os.waitpid(child, 0) == (child, 0)
-        assert not signals.has_come()
+        assert not signals.is_pending()

@@ -1,15 +1,15 @@
-"""Taking a name for a socket."""
+"""Choice of a name for a socket."""
 
 import socket
 
 import pytest
 
 from checkpoint import CHECKPOINT_NAME
-from devicemanager.plugin.sockets import claim, may_be_socket
+from devicemanager.plugin.common.sockets import claim, may_be_socket
 from podresources.sockets import is_alive
 
 
-def test_a_name_is_taken_unless_somebody_lives_there(directory):
+def test_claim_replaces_only_stale_sockets(directory):
     listeners = []
 
     def bound(name, *, alive=True):
@@ -44,10 +44,10 @@ def test_a_name_is_taken_unless_somebody_lives_there(directory):
         ("vendor.com_gpu", True),
         (CHECKPOINT_NAME, False),
         (f".{CHECKPOINT_NAME}.tmp-1-2", False),
-        (".123456", False),  # the kubelet's own temporary file
+        (".123456", False),  # a temporary file of the kubelet
         (".chosen", True),
         ("", True),  # the directory itself
     ],
 )
-def test_what_may_be_a_socket(name, expected):
+def test_may_be_socket_ignores_the_checkpoint(name, expected):
     assert may_be_socket(name, ".chosen") is expected

@@ -1,4 +1,4 @@
-"""Values and names: what is taken, what is rejected, and with which words."""
+"""Values and names: valid ones, invalid ones and the texts of errors."""
 
 from pathlib import Path
 
@@ -15,15 +15,15 @@ from devicemanager.plugin import (
     PluginSettings,
     wire,
 )
+from devicemanager.plugin.common.sockets import socket_names
 from devicemanager.plugin.names import check_resource_name
-from devicemanager.plugin.sockets import socket_names
 from devicemanager.plugin.typed import NetlinkDevice
 
 
 @pytest.mark.parametrize(
     ("numa", "nodes"), [(None, ()), (-1, ()), (0, (0,)), ([1, -1, 0], (1, 0)), ((), ())]
 )
-def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
+def test_device_accepts_numa_nodes_as_in_sysfs(numa, nodes):
     device = Device("a", numa=numa)
     assert device.numa == nodes
     message = wire.device_message(device)
@@ -36,31 +36,40 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
     ("make", "text"),
     [
         (lambda: Device(""), "must not be empty"),
-        (lambda: Device(7), "a device id must be text, not 7"),
-        (lambda: Device("\udc80"), "a device id is not valid Unicode"),
-        (lambda: Device("a", healthy="healthy"), "healthy is True, False, 'Healthy' or 'Unheal"),
-        (lambda: Device("a", healthy=0), "healthy is True, False, 'Healthy' or 'Unhealthy', not 0"),
-        (lambda: Device("a", healthy=None), "healthy is True, False, .* not None"),
-        (lambda: Device("a", numa="0"), "numa is a node number, several, or None, not '0'"),
-        (lambda: Device("a", numa=["0"]), "numa is a node number, several, or None, not '0'"),
-        (lambda: Device("a", numa=True), "numa is a node number, several, or None, not True"),
-        (lambda: Device("a", numa=1.0), "numa is a node number, several, or None, not 1.0"),
-        (lambda: Device("a", numa=1024), "NUMA node ids are 0 to 1023, not 1024"),
+        (lambda: Device(7), "device ID must be text, not 7"),
+        (lambda: Device("\udc80"), "device ID is not valid Unicode"),
+        (
+            lambda: Device("a", healthy="healthy"),
+            "invalid health 'healthy': use a bool, 'Healthy' or",
+        ),
+        (lambda: Device("a", healthy=0), "invalid health 0: use a bool, 'Healthy' or 'Unhealthy'"),
+        (lambda: Device("a", healthy=None), "invalid health None"),
+        (lambda: Device("a", numa="0"), "invalid numa '0': expected a node number, a list"),
+        (lambda: Device("a", numa=["0"]), "invalid numa '0': expected a node number, a list"),
+        (lambda: Device("a", numa=True), "invalid numa True: expected a node number, a list"),
+        (lambda: Device("a", numa=1.0), "invalid numa 1.0: expected a node number, a list"),
+        (lambda: Device("a", numa=1024), "invalid NUMA node 1024: use 0 to 1023"),
         (lambda: Mount(container_path=7, host_path="/a"), "container_path must be text, not 7"),
         (lambda: DeviceSpec(host_path="/dev/\0"), "host_path must not contain a NUL"),
         (lambda: DeviceSpec(host_path="/dev/null", permissions=3), "some of the letters"),
-        (lambda: ContainerSettings(envs=["A=1"]), "envs must map names to text"),
-        (lambda: ContainerSettings(envs={1: "1"}), "the name of an environment variable must be"),
-        (lambda: ContainerSettings(annotations=None), "annotations must map names to text"),
+        (lambda: ContainerSettings(envs=["A=1"]), r"invalid envs \['A=1'\]: expected a mapping"),
+        (lambda: ContainerSettings(envs={1: "1"}), "name of an environment variable must be"),
+        (
+            lambda: ContainerSettings(annotations=None),
+            "invalid annotations None: expected a mapping",
+        ),
         (lambda: ContainerSettings(annotations={"a": 1}), "annotation a must be text, not 1"),
-        (lambda: ContainerSettings(annotations={1: ""}), "the key of an annotation must be text"),
+        (lambda: ContainerSettings(annotations={1: ""}), "annotation key must be text"),
         (lambda: ContainerSettings(devices="/dev/x"), "devices must be a list, not '/dev/x'"),
-        (lambda: ContainerSettings(devices=[7]), "devices must hold DeviceSpec, not 7"),
-        (lambda: ContainerSettings(mounts=["/a"]), "mounts must hold Mount, not '/a'"),
+        (lambda: ContainerSettings(devices=[7]), "invalid entry 7 in devices: expected DeviceSpec"),
+        (lambda: ContainerSettings(mounts=["/a"]), "invalid entry '/a' in mounts: expected Mount"),
         (lambda: ContainerSettings(cdi_devices="v/c=d"), "cdi_devices must be a list, not 'v/c=d'"),
-        (lambda: ContainerSettings(cdi_devices=[7]), "a CDI name must be text, not 7"),
-        (lambda: ContainerSettings(typed_devices=["eth0"]), "typed_devices must hold Filesystem"),
-        (lambda: Device("a", numa=-5), "NUMA node ids are 0 to 1023, not -5"),
+        (lambda: ContainerSettings(cdi_devices=[7]), "CDI name must be text, not 7"),
+        (
+            lambda: ContainerSettings(typed_devices=["eth0"]),
+            "in typed_devices: expected Filesystem",
+        ),
+        (lambda: Device("a", numa=-5), "invalid NUMA node -5: use 0 to 1023"),
         (
             lambda: Mount(container_path="data", host_path="/data"),
             "container_path must be an absolute path: 'data'",
@@ -73,14 +82,17 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
         (lambda: DeviceSpec(host_path="/dev/null", permissions=""), "some of the letters"),
         (lambda: DeviceSpec(host_path="/dev/null", permissions="rwx"), "some of the letters"),
         (lambda: DeviceSpec(host_path="/dev/null", permissions="rr"), "some of the letters"),
-        (lambda: ContainerSettings(envs={"A=B": "1"}), "not a name of an environment variable"),
-        (lambda: ContainerSettings(envs={"": "1"}), "not a name of an environment variable"),
+        (lambda: ContainerSettings(envs={"A=B": "1"}), "invalid name of an environment variable"),
+        (lambda: ContainerSettings(envs={"": "1"}), "invalid name of an environment variable"),
         (lambda: ContainerSettings(envs={"A": 1}), "must be text"),
-        (lambda: ContainerSettings(envs={"A": "a\0"}), "without NUL"),
-        (lambda: ContainerSettings(annotations={"-a": ""}), "not a valid annotation key"),
-        (lambda: ContainerSettings(annotations={"A.com/a": ""}), "not a valid annotation key"),
-        (lambda: ContainerSettings(annotations={"a" * 64: ""}), "not a valid annotation key"),
-        (lambda: ContainerSettings(cdi_devices=["gpu0"]), "vendor/class=name: 'gpu0'"),
+        (lambda: ContainerSettings(envs={"A": "a\0"}), "must not contain a NUL"),
+        (lambda: ContainerSettings(annotations={"-a": ""}), "invalid annotation key"),
+        (lambda: ContainerSettings(annotations={"A.com/a": ""}), "invalid annotation key"),
+        (lambda: ContainerSettings(annotations={"a" * 64: ""}), "invalid annotation key"),
+        (
+            lambda: ContainerSettings(cdi_devices=["gpu0"]),
+            "invalid CDI name 'gpu0': expected vendor/class=name",
+        ),
         (
             lambda: ContainerSettings(
                 devices=["/dev/a", DeviceSpec(host_path="/dev/b", container_path="/dev/a")]
@@ -98,7 +110,7 @@ def test_a_device_takes_nodes_as_sysfs_has_them(numa, nodes):
         ),
     ],
 )
-def test_what_a_runtime_would_reject_is_rejected_here(make, text):
+def test_invalid_values_raise_value_error(make, text):
     with pytest.raises(ValueError, match=text):
         make()
 
@@ -107,13 +119,13 @@ def test_what_a_runtime_would_reject_is_rejected_here(make, text):
     ("healthy", "expected"),
     [(True, True), (False, False), ("Healthy", True), ("Unhealthy", False)],
 )
-def test_health_is_a_bool_or_the_kubelets_word(healthy, expected):
+def test_health_is_a_bool_or_a_word_of_the_api(healthy, expected):
     device = Device("a", healthy=healthy)
     assert device.healthy is expected
     assert wire.device_message(device).health == ("Healthy" if expected else "Unhealthy")
 
 
-def test_paths_may_be_path_objects():
+def test_paths_can_be_path_objects():
     mount = Mount(container_path=Path("/in"), host_path=Path("/out"))
     assert mount == Mount(container_path="/in", host_path="/out")
     assert DeviceSpec(host_path=Path("/dev/x")) == DeviceSpec(host_path="/dev/x")
@@ -122,8 +134,8 @@ def test_paths_may_be_path_objects():
 
 
 @pytest.mark.parametrize("make", [Mount, DeviceSpec])
-def test_paths_are_given_by_keyword_only(make):
-    """Which of two paths comes first nobody can remember."""
+def test_paths_are_keyword_arguments(make):
+    """The order of two paths would be easy to confuse."""
     with pytest.raises(TypeError, match="positional"):
         make("/in", "/out")
 
@@ -154,8 +166,8 @@ def test_all_settings_of_a_container_reach_the_wire():
     assert [d.netlink.interface_name for d in response.typed_devices] == ["eth42"]
 
 
-GOOD_NAMES = ["vendor.com/gpu", "a/b", "example.com/a_B.c-9", f"{'a.' * 121}a/{'n' * 63}"]
-BAD_NAMES = {
+VALID_NAMES = ["vendor.com/gpu", "a/b", "example.com/a_B.c-9", f"{'a.' * 121}a/{'n' * 63}"]
+INVALID_NAMES = {
     "gpu": "it has no domain",
     "": "it has no domain",
     "kubernetes.io/gpu": "Kubernetes' own",
@@ -166,7 +178,7 @@ BAD_NAMES = {
     f"{'a.' * 122}a/n": "not a DNS domain",
     "vendor.com/": "not a name",
     "vendor.com/a/b": "more than one '/'",
-    # The kubelet looks for kubernetes.io/ anywhere in the name.
+    # The kubelet searches for kubernetes.io/ anywhere in the name.
     "mykubernetes.io/gpu": "Kubernetes' own",
     "vendor.com/-a": "not a name",
     "vendor.com/\u00e4": "not a name",
@@ -174,13 +186,13 @@ BAD_NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", GOOD_NAMES)
-def test_names_a_kubelet_takes(name):
+@pytest.mark.parametrize("name", VALID_NAMES)
+def test_valid_resource_names(name):
     check_resource_name(name)
 
 
-@pytest.mark.parametrize(("name", "reason"), BAD_NAMES.items())
-def test_names_a_kubelet_rejects(name, reason):
+@pytest.mark.parametrize(("name", "reason"), INVALID_NAMES.items())
+def test_invalid_resource_names(name, reason):
     with pytest.raises(ConfigurationError, match=reason):
         check_resource_name(name)
 
@@ -210,8 +222,8 @@ def test_shortened_names_stay_different(names):
     ("wrong", "text"),
     [
         ({"register_backoff": 0}, "register_backoff must be above 0"),
-        ({"stop_grace": -1}, "stop_grace must not be below 0"),
-        ({"stream_wait": -1}, "stream_wait must not be below 0"),
+        ({"stop_grace": -1}, "stop_grace must be at least 0, not -1"),
+        ({"stream_wait": -1}, "stream_wait must be at least 0, not -1"),
         ({"stream_wait": "20"}, "stream_wait must be a number, not '20'"),
         ({"recheck": "2"}, "recheck must be a number, not '2'"),
         ({"recheck": float("inf")}, "recheck must be a number, not inf"),

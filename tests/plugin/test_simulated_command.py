@@ -1,4 +1,4 @@
-"""``devicemanager simulate`` as a person runs it: what it does, and what it says of mistakes."""
+"""``devicemanager simulate`` as users run it: its actions and its errors."""
 
 import os
 import subprocess
@@ -6,14 +6,14 @@ import subprocess
 import pytest
 import yaml
 
-from tests.plugin.stubkubelet import PATIENCE
+from tests.plugin.stubkubelet import TIMEOUT
 
 GPU = "vendor.com/gpu"
 
 
 @pytest.fixture
 def run(script, tmp_path):
-    """Run the command to its end, in an environment without a cluster."""
+    """Function that runs the command to its end, in an environment without a cluster."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
 
     def run_to_end(*words, **variables):
@@ -29,7 +29,7 @@ def run(script, tmp_path):
     return run_to_end
 
 
-def test_it_serves_until_it_is_told_to_stop(script, kubelet):
+def test_simulate_serves_until_sigterm(script, kubelet):
     variables = {
         "DEVICE_PLUGIN_DIRECTORY": str(kubelet.directory),
         "RESOURCE_NAME": GPU,
@@ -42,13 +42,13 @@ def test_it_serves_until_it_is_told_to_stop(script, kubelet):
                 kubelet.wait_devices({"gpu-n-0": "Healthy"}, GPU)
                 kubelet.restart()
             process.terminate()
-            assert process.wait(PATIENCE) == 0
+            assert process.wait(TIMEOUT) == 0
         finally:
             process.kill()
     assert [entry.name for entry in kubelet.directory.iterdir()] == ["kubelet.sock"]
 
 
-def test_the_manifest_is_for_kubectl(run):
+def test_manifest_is_printed_for_kubectl(run):
     done = run("manifest", "--image", "registry.example.com/p:1", NUMBER_DEVICES="8")
     assert (done.returncode, done.stderr) == (0, "")
     namespace, daemon_set = yaml.safe_load_all(done.stdout)
@@ -59,28 +59,28 @@ def test_the_manifest_is_for_kubectl(run):
 
 
 @pytest.mark.parametrize(
-    ("words", "variables", "says"),
+    ("words", "variables", "text"),
     [
         ([], {"NUMBER_DEVICES": "two"}, "must be a whole number from 0 to 100000, not 'two'"),
         (["--number-devices", "two"], {}, "NUMBER_DEVICES (--number-devices) must be a whole"),
-        ([], {"RESOURCE_NAME": "gpu"}, "resource name 'gpu' is not valid: it has no domain"),
-        (["--directory", "/none/device-plugins"], {}, "device-plugins does not exist: choose"),
-        ([], {"DEVICE_PLUGIN_DIRECTORY": "/dev/null"}, "/dev/null is not a directory: choose"),
-        (["--directory", f"/tmp/{'x' * 100}"], {}, "a path has at most 107 bytes; choose a short"),
+        ([], {"RESOURCE_NAME": "gpu"}, "invalid resource name 'gpu': it has no domain"),
+        (["--directory", "/none/device-plugins"], {}, "device-plugins does not exist: set the"),
+        ([], {"DEVICE_PLUGIN_DIRECTORY": "/dev/null"}, "/dev/null is not a directory: set the"),
+        (["--directory", f"/tmp/{'x' * 100}"], {}, "whose limit is 107 bytes: choose a short"),
         (["deploy"], {}, "no cluster is configured"),
-        (["undeploy"], {"KUBECONFIG": "/dev/null"}, "/dev/null, which is no usable kubeconfig"),
+        (["undeploy"], {"KUBECONFIG": "/dev/null"}, "/dev/null, which is not a valid kubeconfig"),
         (["manifest"], {"NAMESPACE": "My_Space"}, "NAMESPACE (--namespace) must be at most 63"),
         (["manifest"], {"PLUGIN_NAME": "x" * 64}, "(--plugin-name) must be at most 63"),
     ],
 )
-def test_a_mistake_is_one_line(run, words, variables, says):
+def test_mistake_is_a_one_line_error(run, words, variables, text):
     done = run(*words, **variables)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("devicemanager simulate: error: ") and says in line
+    assert line.startswith("devicemanager simulate: error: ") and text in line
 
 
-def test_wrong_usage_is_told_apart(run):
+def test_unknown_action_prints_the_usage(run):
     done = run("frobnicate")
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == (
@@ -88,11 +88,11 @@ def test_wrong_usage_is_told_apart(run):
     )
 
 
-def test_it_says_what_it_waits_for(script, directory):
+def test_missing_kubelet_is_logged(script, directory):
     missing = directory / "device-plugins"
     command = [script, "simulate", "--directory", missing]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         line = process.stderr.readline()
         process.terminate()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(TIMEOUT) == 0
     assert line.endswith(f"waiting for a kubelet: there is no {missing}/kubelet.sock\n")

@@ -1,4 +1,4 @@
-"""Deploying to a cluster, against a server that speaks the API paths this takes."""
+"""Deployment to a cluster, with a minimal API server."""
 
 import json
 import os
@@ -22,7 +22,6 @@ class ApiServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.objects = {}
         self.reject = {}
-        self.seen = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -30,22 +29,21 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         path = f"{self.path}/{body['metadata']['name']}"
         if path in self.server.objects:
-            return self.answer(409, f'"{body["metadata"]["name"]}" already exists')
-        return self.answer(201, lambda: self.server.objects.setdefault(path, body))
+            return self.respond(409, f'"{body["metadata"]["name"]}" already exists')
+        return self.respond(201, lambda: self.server.objects.setdefault(path, body))
 
     def do_GET(self):
         if self.path in self.server.objects:
-            return self.answer(200, lambda: self.server.objects[self.path])
+            return self.respond(200, lambda: self.server.objects[self.path])
         items = [o for p, o in self.server.objects.items() if p.rpartition("/")[0] == self.path]
-        return self.answer(200, lambda: {"items": items})
+        return self.respond(200, lambda: {"items": items})
 
     def do_DELETE(self):
         if self.path not in self.server.objects:
-            return self.answer(404, "not found")
-        return self.answer(200, lambda: self.server.objects.pop(self.path))
+            return self.respond(404, "not found")
+        return self.respond(200, lambda: self.server.objects.pop(self.path))
 
-    def answer(self, status, content):
-        self.server.seen.append((self.command, self.path))
+    def respond(self, status, content):
         rejected = self.server.reject.get((self.command, self.path))
         if rejected:
             status, content = rejected, "daemonsets is forbidden: User may not"
@@ -99,7 +97,7 @@ def simulate(capsys, action, *flags):
     return code, captured.out + captured.err
 
 
-def test_deploy_and_undeploy_leave_nothing(cluster, capsys):
+def test_undeploy_removes_what_deploy_created(cluster, capsys):
     code, text = simulate(capsys, "deploy", "--image", "registry.example.com/p:1")
     assert (code, text) == (0, "DaemonSet ns/p created\n")
     made = cluster.objects[f"{SETS.format('ns')}/p"]
@@ -111,7 +109,7 @@ def test_deploy_and_undeploy_leave_nothing(cluster, capsys):
     assert cluster.objects == {}
 
 
-def test_the_installed_command_does_the_same(cluster, script, capsys):
+def test_installed_command_undeploys(cluster, script, capsys):
     simulate(capsys, "deploy")
     command = [script, "simulate", "undeploy", *FLAGS]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -119,14 +117,14 @@ def test_the_installed_command_does_the_same(cluster, script, capsys):
     assert cluster.objects == {}
 
 
-def test_a_namespace_that_is_there_is_used_and_stays(cluster, capsys):
+def test_existing_namespace_is_used_and_stays(cluster, capsys):
     cluster.objects[f"{NAMESPACES}/ns"] = {"metadata": {"name": "ns"}}
     assert simulate(capsys, "deploy")[0] == 0
     assert simulate(capsys, "undeploy") == (0, "DaemonSet ns/p removed\n")
     assert list(cluster.objects) == [f"{NAMESPACES}/ns"]
 
 
-def test_a_namespace_that_serves_another_plugin_stays(cluster, capsys):
+def test_namespace_of_another_plugin_stays(cluster, capsys):
     simulate(capsys, "deploy")
     simulate(capsys, "deploy", "--plugin-name", "q")
     assert simulate(capsys, "undeploy") == (0, "DaemonSet ns/p removed\n")
@@ -136,21 +134,21 @@ def test_a_namespace_that_serves_another_plugin_stays(cluster, capsys):
     )
 
 
-def test_already_there(cluster, capsys):
+def test_deploy_rejects_an_existing_daemon_set(cluster, capsys):
     simulate(capsys, "deploy")
     before = dict(cluster.objects)
     assert simulate(capsys, "deploy") == (
         2,
-        "devicemanager simulate: error: DaemonSet ns/p is already there: undeploy it first, or "
-        "choose another PLUGIN_NAME\n",
+        "devicemanager simulate: error: DaemonSet ns/p exists: undeploy it first, or use another "
+        "PLUGIN_NAME\n",
     )
     assert cluster.objects == before
 
 
-def test_not_there(cluster, capsys):
+def test_undeploy_rejects_a_missing_daemon_set(cluster, capsys):
     assert simulate(capsys, "undeploy") == (
         2,
-        "devicemanager simulate: error: there is no DaemonSet ns/p: nothing removed\n",
+        "devicemanager simulate: error: DaemonSet ns/p does not exist: nothing removed\n",
     )
 
 
@@ -162,7 +160,7 @@ def test_not_there(cluster, capsys):
         ("undeploy", "DELETE", f"{SETS.format('ns')}/p"),
     ],
 )
-def test_forbidden(cluster, capsys, action, method, path):
+def test_rejection_by_the_cluster_is_a_one_line_error(cluster, capsys, action, method, path):
     if action == "undeploy":
         simulate(capsys, "deploy")
     cluster.reject[method, path] = 403
@@ -173,42 +171,42 @@ def test_forbidden(cluster, capsys, action, method, path):
     )
 
 
-def test_no_cluster_at_the_address(tmp_path, monkeypatch, capsys):
-    # A port of our own that nobody listens on any more.
+def test_no_cluster_at_the_address_is_a_one_line_error(tmp_path, monkeypatch, capsys):
+    # A port on which no process listens any more.
     with ApiServer() as server:
         url = f"http://127.0.0.1:{server.server_port}"
     configure(tmp_path, monkeypatch, url)
     code, text = simulate(capsys, "deploy")
     assert code == 2
     assert text.startswith(
-        f"devicemanager simulate: error: cannot deploy ns/p: no cluster answers at {url}: "
+        f"devicemanager simulate: error: cannot deploy ns/p: no response from {url}: "
     )
     assert text.count("\n") == 1
 
 
 @pytest.mark.parametrize("content", [None, "", "just text", "clusters: [", "a: b"])
-def test_no_cluster_configured(tmp_path, monkeypatch, capsys, content):
+def test_invalid_kubeconfig_is_a_one_line_error(tmp_path, monkeypatch, capsys, content):
     path = tmp_path / "kubeconfig"
     if content is not None:
         path.write_text(content)
     monkeypatch.setenv("KUBECONFIG", str(path))
     code, text = simulate(capsys, "deploy")
     assert code == 2
-    start = "devicemanager simulate: error: cannot deploy ns/p: KUBECONFIG names"
+    start = "devicemanager simulate: error: cannot deploy ns/p: KUBECONFIG is"
     assert text.startswith(f"{start} {path}, ")
     assert text.count("\n") == 1
     assert ("so it is no kubeconfig" in text) == (content in ("", "just text"))
 
 
-def test_a_kubeconfig_that_is_a_pipe_is_not_waited_for(tmp_path, monkeypatch, capsys):
+def test_kubeconfig_that_is_a_pipe_is_rejected(tmp_path, monkeypatch, capsys):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     monkeypatch.setenv("KUBECONFIG", str(path))
     code, text = simulate(capsys, "deploy")
-    assert code == 2 and text.endswith(f"is no usable kubeconfig: {path} is not a file\n")
+    assert code == 2 and text.endswith(f"not a valid kubeconfig: {path} is not a regular file\n")
 
 
-def test_no_configuration_at_all(tmp_path, monkeypatch, capsys):
+def test_missing_configuration_is_a_one_line_error(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""The simulated plugin against a kubelet: devices that change, and faults on purpose."""
+"""The simulated plugin with a kubelet: changes of devices, and faults."""
 
 import os
 import subprocess
@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from devicemanager.plugin import UnknownDevice
+from devicemanager.plugin import resource as resource_module
 from devicemanager.plugin.simulated import (
     AllocateFault,
     ListFault,
@@ -18,10 +19,9 @@ from devicemanager.plugin.simulated import (
     SimulationSettings,
     simulate_main,
 )
-from devicemanager.plugin.simulated.recording import Recorder
-from devicemanager.plugin.source import DeviceSource
+from devicemanager.plugin.simulated.service import CallLog
 from protos import deviceplugin_v1beta1 as dp
-from tests.plugin.stubkubelet import PATIENCE, StubKubelet
+from tests.plugin.stubkubelet import TIMEOUT, StubKubelet
 
 GPU = "vendor.com/gpu"
 A, B = "gpu-n-0", "gpu-n-1"
@@ -29,7 +29,7 @@ A, B = "gpu-n-0", "gpu-n-1"
 
 @pytest.fixture
 def simulate(kubelet, fast):
-    """Start a plugin with some settings; its first connection to the kubelet."""
+    """Function that starts a plugin with some settings; it stops at the end of the test."""
     running = []
 
     def start(**settings):
@@ -60,16 +60,16 @@ def status_of(call, *args):
     return error.value.code(), error.value.details()
 
 
-def test_its_first_list_waits_for_no_thread(kubelet, simulate, monkeypatch):
-    monkeypatch.setattr(DeviceSource, "start", lambda source: None)
-    monkeypatch.setattr(DeviceSource, "join", lambda source, timeout: None)
+def test_first_list_needs_no_thread(kubelet, simulate, monkeypatch):
+    # The thread that reads `devices` publishes nothing.
+    monkeypatch.setattr(resource_module, "consume", lambda *_: None)
     simulate()
     plugin = first_connection(kubelet)
     kubelet.wait(lambda _: plugin.lists, "a list")
     assert [device.ID for device in plugin.lists[0].devices] == [A, B]
 
 
-def test_devices_change_health_come_and_go(kubelet, simulate):
+def test_devices_can_be_changed_added_and_removed(kubelet, simulate):
     plugin = simulate(numa=(0, 1))
     kubelet.wait_devices({A: "Healthy", B: "Healthy"}, GPU)
     assert plugin.wait_registered()
@@ -84,19 +84,19 @@ def test_devices_change_health_come_and_go(kubelet, simulate):
         (A, True, (0,)),
         ("extra", False, (3,)),
     ]
-    with pytest.raises(UnknownDevice, match="there is no device nope"):
+    with pytest.raises(UnknownDevice, match="unknown device nope: use one of gpu-n-0, extra"):
         plugin.set_health("nope", True)
-    with pytest.raises(ValueError, match="Healthy or Unhealthy, not 'fine'"):
+    with pytest.raises(ValueError, match="unknown health 'fine': use Healthy or Unhealthy"):
         plugin.set_health(A, "fine")
     kubelet.restart()
     kubelet.wait_devices({A: "Healthy", "extra": "Unhealthy"}, GPU)
 
 
-def test_calls_are_recorded_and_what_cannot_be_allocated_is_rejected(kubelet, simulate):
+def test_calls_are_logged_and_invalid_allocations_rejected(kubelet, simulate):
     plugin = simulate(env_prefix="GPU", pre_start=True, preferred_policy="reverse")
     connection = kubelet.plugin(GPU)
-    answer = connection.allocate([B, A])
-    assert dict(answer.container_responses[0].envs) == {"GPU_0": "/dev/0", "GPU_1": "/dev/1"}
+    response = connection.allocate([B, A])
+    assert dict(response.container_responses[0].envs) == {"GPU_0": "/dev/0", "GPU_1": "/dev/1"}
     request = dp.PreferredAllocationRequest()
     request.container_requests.add(available_deviceIDs=[A, B], allocation_size=1)
     preferred = connection.stub.GetPreferredAllocation(request)
@@ -125,7 +125,7 @@ def test_calls_are_recorded_and_what_cannot_be_allocated_is_rejected(kubelet, si
     ]
 
 
-def test_a_control_file_that_is_a_pipe_is_not_waited_for(kubelet, simulate, tmp_path, caplog):
+def test_control_file_that_is_a_pipe_is_ignored(kubelet, simulate, tmp_path, caplog):
     control = tmp_path / "control"
     os.mkfifo(control)
     simulate(control_file=str(control))
@@ -133,10 +133,10 @@ def test_a_control_file_that_is_a_pipe_is_not_waited_for(kubelet, simulate, tmp_
     control.unlink()
     control.write_text(f"{A} Unhealthy\n")
     kubelet.wait_devices({A: "Unhealthy", B: "Healthy"})
-    assert caplog.text.count("is not read: a pipe, not a regular file") == 1
+    assert caplog.text.count(f"cannot read control file {control}: a pipe, not a regular file") == 1
 
 
-def test_the_control_file_is_followed(kubelet, simulate, tmp_path):
+def test_control_file_is_read_after_each_change(kubelet, simulate, tmp_path):
     control = tmp_path / "control"
     simulate(control_file=str(control))
     kubelet.wait_devices({A: "Healthy", B: "Healthy"}, GPU)
@@ -145,7 +145,7 @@ def test_the_control_file_is_followed(kubelet, simulate, tmp_path):
     with control.open("a") as file:
         file.write("extra Healthy\n")
     kubelet.wait_devices({A: "Unhealthy", "extra": "Healthy"}, GPU)
-    # Editors and config maps put another file in its place.
+    # Editors and config maps replace the file.
     (tmp_path / "next").write_text(f"{B} Unhealthy\n")
     (tmp_path / "next").rename(control)
     kubelet.wait_devices({A: "Healthy", B: "Unhealthy"}, GPU)
@@ -162,11 +162,11 @@ TABLE = {
     "ENV_PREFIX": ("GPU", {"envs": {"GPU_1": "/dev/1"}}),
     "DEVICE_FILE_PREFIX": ("card", {"devices": [("/dev/card-1", "/dev/card-1", "rw")]}),
 }
-"""Variable to a value and what of it a kubelet sees. NAMESPACE is seen in manifests only."""
+"""A value of each variable and its effect on the kubelet. NAMESPACE affects manifests only."""
 
 
 @pytest.mark.parametrize("given", [[], *([name] for name in TABLE), list(TABLE)], ids="+".join)
-def test_what_a_kubelet_sees_of_each_variable_and_of_all(kubelet, fast, given):
+def test_each_variable_reaches_the_kubelet(kubelet, fast, given):
     expected = {
         "endpoint": "simple-device-plugin.sock",
         "resource": "example.com/simple-device",
@@ -184,14 +184,14 @@ def test_what_a_kubelet_sees_of_each_variable_and_of_all(kubelet, fast, given):
         connection = kubelet.plugin(expected["resource"])
         listed = [f"{prefix}-n-{index}" for index in range(expected.pop("number"))]
         assert connection.devices == dict.fromkeys(listed, "Healthy")
-        (answer,) = connection.allocate(listed[1:2]).container_responses
-    assert set(answer.annotations.values()) <= set(listed[1:2])
+        (response,) = connection.allocate(listed[1:2]).container_responses
+    assert set(response.annotations.values()) <= set(listed[1:2])
     assert expected == {
         "endpoint": connection.request.endpoint,
         "resource": connection.request.resource_name,
-        "annotations": list(answer.annotations),
-        "envs": dict(answer.envs),
-        "devices": [(d.host_path, d.container_path, d.permissions) for d in answer.devices],
+        "annotations": list(response.annotations),
+        "envs": dict(response.envs),
+        "devices": [(d.host_path, d.container_path, d.permissions) for d in response.devices],
     }
 
 
@@ -200,7 +200,7 @@ def ids(connection):
 
 
 @pytest.mark.parametrize(
-    ("fault", "shown"),
+    ("fault", "is_visible"),
     [
         ("duplicate-ids", lambda c: ids(c) == [A, B, A, B]),
         ("empty-id", lambda c: ids(c) == [A, B, ""]),
@@ -215,13 +215,15 @@ def ids(connection):
         ("oversize", lambda c: c.ended and not c.lists),
     ],
 )
-def test_list_faults(kubelet, simulate, fault, shown):
+def test_list_faults(kubelet, simulate, fault, is_visible):
     simulate(list_fault=fault)
     connection = first_connection(kubelet)
-    kubelet.wait(lambda _k: (connection.lists or connection.ended) and shown(connection), fault)
+    kubelet.wait(
+        lambda _k: (connection.lists or connection.ended) and is_visible(connection), fault
+    )
 
 
-def test_a_silent_stream_stays_open_without_a_list(kubelet, simulate):
+def test_silent_stream_stays_open_without_a_list(kubelet, simulate):
     plugin = simulate(list_fault=ListFault.SILENT)
     connection = first_connection(kubelet)
     assert plugin.wait_for_call("ListAndWatch")
@@ -230,7 +232,7 @@ def test_a_silent_stream_stays_open_without_a_list(kubelet, simulate):
     assert not connection.lists and not connection.ended
 
 
-def test_a_stream_that_always_ends_is_followed_by_another_registration(kubelet, simulate):
+def test_closed_stream_is_followed_by_another_registration(kubelet, simulate):
     plugin = simulate(list_fault="close")
     kubelet.wait(lambda k: len(k.requests) >= 3, "a third registration")
     plugin.faults.clear()
@@ -255,23 +257,23 @@ def test_allocate_faults(kubelet, simulate):
     assert not hanging.done()
 
 
-def test_faults_that_are_changed_are_those_of_the_next_call(kubelet, simulate, monkeypatch):
-    """Also for whoever changes them as soon as a call is recorded."""
+def test_changed_faults_apply_to_the_next_call(kubelet, simulate, monkeypatch):
+    """Also if a test changes them as soon as a call is in the log."""
     plugin = simulate(allocate_fault="extra-response")
     connection = kubelet.plugin(GPU)
-    add = Recorder.add
+    add = CallLog.add
 
-    def added(recorder, call):
-        add(recorder, call)
+    def add_and_clear(call_log, call):
+        add(call_log, call)
         plugin.faults.clear()
 
-    monkeypatch.setattr(Recorder, "add", added)
+    monkeypatch.setattr(CallLog, "add", add_and_clear)
     assert len(connection.allocate([A]).container_responses) == 2
     assert len(connection.allocate([A]).container_responses) == 1
 
 
 @pytest.mark.parametrize(
-    ("policy", "answer"),
+    ("policy", "preferred"),
     [
         ("lexical", [A]),
         ("reverse", [B]),
@@ -279,7 +281,7 @@ def test_faults_that_are_changed_are_those_of_the_next_call(kubelet, simulate, m
         ("garbage", ["not-a-device-0", "not-a-device-1", "not-a-device-2"]),
     ],
 )
-def test_preferred_policies(kubelet, simulate, policy, answer):
+def test_preferred_policies(kubelet, simulate, policy, preferred):
     simulate(preferred_policy=policy)
     connection = kubelet.plugin(GPU)
     assert connection.options.get_preferred_allocation_available
@@ -287,10 +289,10 @@ def test_preferred_policies(kubelet, simulate, policy, answer):
     request = dp.PreferredAllocationRequest()
     request.container_requests.add(available_deviceIDs=[B, A], allocation_size=1)
     (container,) = connection.stub.GetPreferredAllocation(request).container_responses
-    assert list(container.deviceIDs) == answer
+    assert list(container.deviceIDs) == preferred
 
 
-def test_a_preference_that_fails_and_one_that_is_not_offered(kubelet, simulate):
+def test_preferred_policy_error_fails_the_call(kubelet, simulate):
     simulate(preferred_policy="error")
     request = dp.PreferredAllocationRequest()
     request.container_requests.add(available_deviceIDs=[A], allocation_size=1)
@@ -316,7 +318,7 @@ def test_errors_and_delays_of_any_rpc(kubelet, simulate):
     hanging.cancel()
 
 
-def test_options_that_fail_keep_it_from_being_registered(kubelet, simulate):
+def test_failing_options_prevent_the_registration(kubelet, simulate):
     plugin = simulate(rpc_errors="GetDevicePluginOptions=INTERNAL")
     kubelet.wait(lambda k: len(k.requests) >= 2, "a second attempt")
     assert not kubelet.connections
@@ -324,7 +326,7 @@ def test_options_that_fail_keep_it_from_being_registered(kubelet, simulate):
     kubelet.plugin(GPU)
 
 
-def test_two_plugins_of_one_name_and_directory_get_along(directory, fast):
+def test_two_plugins_with_one_name_share_a_directory(directory, fast):
     with StubKubelet(directory) as kubelet:
         one, other = (
             SimulatedPlugin(SimulationSettings(resource_name=name), directory, fast)
@@ -337,7 +339,7 @@ def test_two_plugins_of_one_name_and_directory_get_along(directory, fast):
             assert one.status.endpoint != other.status.endpoint
 
 
-def test_the_command_runs_until_it_is_told_to_stop(kubelet):
+def test_module_runs_until_sigterm(kubelet):
     environment = os.environ | {"RESOURCE_NAME": GPU, "NUMBER_DEVICES": "5", "NODE_NAME": "n"}
     command = [sys.executable, "-m", "devicemanager.plugin.simulated"]
     flags = ["--directory", str(kubelet.directory), "--number-devices", "1", "--id-shape", "pci"]
@@ -345,21 +347,21 @@ def test_the_command_runs_until_it_is_told_to_stop(kubelet):
         try:
             kubelet.wait_devices({"0000:01:00.0": "Healthy"}, GPU)
             process.terminate()
-            assert process.wait(PATIENCE) == 0
+            assert process.wait(TIMEOUT) == 0
         finally:
             process.kill()
     assert [entry.name for entry in kubelet.directory.iterdir()] == ["kubelet.sock"]
 
 
-def test_the_command_says_in_one_line_what_is_wrong(capsys):
+def test_invalid_setting_is_a_one_line_error(capsys):
     assert simulate_main(["--resource-name", "gpu"]) == 2
     assert capsys.readouterr().err == (
-        "devicemanager simulate: error: resource name 'gpu' is not valid: it has no domain, as in "
+        "devicemanager simulate: error: invalid resource name 'gpu': it has no domain, as in "
         "vendor.com/gpu\n"
     )
 
 
-def test_importing_it_loads_no_cluster_client():
+def test_import_loads_neither_kubernetes_nor_yaml():
     program = (
         "import sys, devicemanager.plugin.simulated;"
         "sys.exit('kubernetes' in sys.modules or 'yaml' in sys.modules)"
@@ -369,7 +371,7 @@ def test_importing_it_loads_no_cluster_client():
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
-def test_it_starts_and_stops_without_a_block_too(kubelet, fast):
+def test_start_and_stop_work_without_a_with_block(kubelet, fast):
     plugin = SimulatedPlugin(SimulationSettings(resource_name=GPU), kubelet.directory, fast)
     assert plugin.start() is plugin
     assert plugin.wait_registered()
@@ -382,21 +384,19 @@ def test_help_shows_variables_and_defaults(capsys):
     with pytest.raises(SystemExit):
         simulate_main(["--help"])
     words = " ".join(capsys.readouterr().out.split())
+    assert "--directory DEVICE_PLUGIN_DIRECTORY the kubelet's plugin directory (default: /" in words
+    assert "--number-devices NUMBER_DEVICES number of devices (default: 2)" in words
     assert (
-        "--directory DEVICE_PLUGIN_DIRECTORY plugin directory of the kubelet (default: /" in words
-    )
-    assert "--number-devices NUMBER_DEVICES how many devices (default: 2)" in words
-    assert (
-        "--pre-start PRE_START ask for PreStartContainer: true or false (default: false)" in words
+        "--pre-start PRE_START require PreStartContainer: true or false (default: false)" in words
     )
     assert words.count("(default:") == len(attrs.fields(SimulationSettings)) + 2
 
 
-def test_nothing_is_left_running(directory, fast):
+def test_no_thread_is_left_running(directory, fast):
     before = set(threading.enumerate())
     settings = SimulationSettings(resource_name=GPU)
     with StubKubelet(directory) as kubelet, SimulatedPlugin(settings, directory, fast):
         kubelet.plugin(GPU)
     for thread in set(threading.enumerate()) - before:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive(), thread

@@ -1,9 +1,8 @@
-"""Every variable of the simulated plugin, alone and together, and what it makes of them."""
+"""The settings of the simulated plugin: each variable alone, all together, and their effects."""
 
 import argparse
 import socket
 import tomllib
-from pathlib import Path
 
 import attrs
 import pytest
@@ -22,9 +21,8 @@ from devicemanager.plugin.simulated import (
     manifest,
 )
 from devicemanager.plugin.simulated.control import parse_control
-from devicemanager.plugin.simulated.ids import device_id
 from devicemanager.plugin.simulated.objects import variables
-from devicemanager.plugin.simulated.recording import Recorder, RpcCall
+from devicemanager.plugin.simulated.service import CallLog, RpcCall
 from devicemanager.plugin.simulated.table import DeviceTable
 from protos import deviceplugin_v1beta1 as dp
 from tests.paths import ROOT
@@ -88,10 +86,10 @@ def as_dict(settings):
     return attrs.asdict(settings, recurse=False)
 
 
-def test_the_defaults_are_those_of_the_page():
+def test_defaults_are_those_of_the_page():
     assert as_dict(SimulationSettings.from_env({})) == DEFAULTS
     assert as_dict(SimulationSettings.from_env(dict.fromkeys(VARIABLES, ""))) == DEFAULTS
-    page = (Path(__file__).parent.parent.parent / "docs/plugin-author.md").read_text()
+    page = (ROOT / "docs/plugin-author.md").read_text()
     for name, value in DEFAULTS.items():
         shown = str(value).lower() if isinstance(value, bool) else str(value or "none")
         shown = "the host name" if name == "node_name" else "none" if value == () else shown
@@ -107,11 +105,11 @@ def test_each_variable_alone(name, text, value):
 def test_all_variables_together():
     settings = SimulationSettings.from_env({name: text for name, (text, _) in VARIABLES.items()})
     assert as_dict(settings) == {name.lower(): value for name, (_, value) in VARIABLES.items()}
-    # And they come out as they went in, for the DaemonSet's environment.
+    # The environment of the DaemonSet reproduces the settings.
     assert SimulationSettings.from_env(variables(settings) | {"NODE_NAME": "node-a"}) == settings
 
 
-def test_each_has_a_flag_of_its_name():
+def test_each_variable_has_a_flag():
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     flags = [f"--{name.lower().replace('_', '-')}={text}" for name, (text, _) in VARIABLES.items()]
@@ -129,7 +127,7 @@ def test_each_has_a_flag_of_its_name():
         ("NUMBER_DEVICES", "-1", "must be a whole number from 0"),
         ("NUMBER_DEVICES", "99999999", "must be a whole number from 0 to 100000, not '99999999'"),
         ("REPLICAS", "0", "must be a whole number from 1"),
-        ("RESOURCE_NAME", "gpu", "resource name 'gpu' is not valid"),
+        ("RESOURCE_NAME", "gpu", "invalid resource name 'gpu'"),
         ("PLUGIN_NAME", "../x", "must be a file name"),
         ("NUMA", "a", "must be node numbers"),
         ("NUMA", "0,-1", "must be node numbers from 0"),
@@ -142,27 +140,27 @@ def test_each_has_a_flag_of_its_name():
         ("RPC_ERRORS", "Allocate=BAD", "must be gRPC codes per RPC"),
         ("LIST_FAULT", "x", "must be one of none, duplicate-ids"),
         ("ALLOCATE_FAULT", "x", "must be one of none, no-responses"),
-        ("ENV_PREFIX", "A=", "not a name of an environment variable"),
-        ("ANNOTATION_PREFIX", "-", "not a valid annotation key"),
-        ("CDI_KIND", "gpu", "not a CDI name"),
+        ("ENV_PREFIX", "A=", "invalid name of an environment variable"),
+        ("ANNOTATION_PREFIX", "-", "invalid annotation key"),
+        ("CDI_KIND", "gpu", "invalid CDI name"),
     ],
 )
-def test_a_value_that_cannot_work_is_named(variable, text, message):
+def test_invalid_value_is_named(variable, text, message):
     with pytest.raises(ConfigurationError) as error:
         SimulationSettings.from_env({variable: text})
     if message.startswith("must be "):
-        # Both names: who typed the flag need not know that there is a variable.
+        # Both names, because the user may know only one of them.
         message = f"{variable} (--{variable.lower().replace('_', '-')}) {message}"
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "fields",
     [{"number_devices": 2.9}, {"number_devices": True}, {"replicas": 2.0}, {"numa": (0.5,)}],
 )
-def test_numbers_that_are_not_whole_are_rejected(given):
+def test_fractions_are_rejected(fields):
     with pytest.raises(ConfigurationError, match=r"must be (a whole number|node numbers)"):
-        SimulationSettings(**given)
+        SimulationSettings(**fields)
 
 
 @pytest.mark.parametrize(
@@ -175,14 +173,14 @@ def test_numbers_that_are_not_whole_are_rejected(given):
         (IdShape.PCI, r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.0"),
     ],
 )
-def test_ids_have_their_shape_and_stay_the_same(shape, pattern):
+def test_ids_have_their_shape_and_are_stable(shape, pattern):
     import re
 
     settings = SimulationSettings(node_name="node-a", id_shape=shape, replicas=3)
-    ids = [device_id(settings, index) for index in range(10_000)]
+    ids = [settings.device_id(index) for index in range(10_000)]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(pattern, id_) for id_ in ids)
-    assert ids == [device_id(settings, index) for index in range(10_000)]
+    assert ids == [settings.device_id(index) for index in range(10_000)]
 
 
 def test_replicas_share_their_device():
@@ -192,7 +190,7 @@ def test_replicas_share_their_device():
     assert cards[0][0] == cards[1][0] != cards[2][0]
 
 
-def test_containers_get_what_the_prefixes_say():
+def test_prefixes_determine_the_container_settings():
     settings = SimulationSettings(
         env_prefix="GPU", annotation_prefix="gpu", device_file_prefix="gpu", cdi_kind="a.b/c"
     )
@@ -208,7 +206,7 @@ def test_containers_get_what_the_prefixes_say():
     assert not any([nothing.envs, nothing.annotations, nothing.devices, nothing.cdi_devices])
 
 
-def test_nodes_are_given_in_turn_and_numbers_are_kept():
+def test_numa_nodes_are_assigned_in_turn_and_numbers_are_stable():
     settings = SimulationSettings(number_devices=3, numa="0,1", node_name="n")
     table = DeviceTable(settings)
     assert [device.numa for device in table] == [(0,), (1,), (0,)]
@@ -226,7 +224,7 @@ def test_nodes_are_given_in_turn_and_numbers_are_kept():
     assert list(table)[-1] == Device("elsewhere", numa=(5,))
 
 
-def test_the_control_file_stands_above_all_else():
+def test_control_file_overrides_other_changes():
     table = DeviceTable(SimulationSettings(number_devices=2, device_id_prefix="d", node_name="n"))
     table.set_health("d-n-1", False)
     table.control({"d-n-0": "gone", "d-n-1": "Healthy", "new": "Unhealthy"})
@@ -235,13 +233,13 @@ def test_the_control_file_stands_above_all_else():
     assert {d.id: d.healthy for d in table} == {"d-n-0": True, "d-n-1": False}
 
 
-def test_a_wrong_line_is_told_of_and_the_rest_counts(caplog):
+def test_invalid_line_is_logged_and_the_others_apply(caplog):
     text = "# comment\n\na Healthy\nb\nc Sick\nd gone\na Unhealthy\n"
     assert parse_control(text, "control") == {"a": "Unhealthy", "d": "gone"}
     assert "control:4" in caplog.text and "control:5" in caplog.text
 
 
-def test_the_manifest_holds_all_that_a_node_needs():
+def test_manifest_has_everything_that_a_node_needs():
     settings = SimulationSettings(
         namespace="ns", plugin_name="p", number_devices=8, numa=(0, 1), pre_start=True
     )
@@ -268,28 +266,28 @@ def test_the_manifest_holds_all_that_a_node_needs():
     assert SimulationSettings.from_env(given) == settings
 
 
-def test_the_record_of_calls_is_bounded_and_the_count_is_not():
-    recorder = Recorder(100)
+def test_call_log_is_bounded_and_counts_all_calls():
+    call_log = CallLog(100)
     for number in range(105):
-        ask = dp.AllocateRequest()
-        ask.container_requests.add(devices_ids=[str(number)])
-        recorder.add(RpcCall("Allocate", ask))
-    assert (len(recorder.calls), recorder.dropped) == (100, 5)
-    assert recorder.calls[0].device_ids == (("5",),)
-    assert recorder.wait_for("Allocate", 105, 0)
-    assert not recorder.wait_for("Allocate", 106, 0)
+        request = dp.AllocateRequest()
+        request.container_requests.add(devices_ids=[str(number)])
+        call_log.add(RpcCall("Allocate", request))
+    assert (len(call_log.calls), call_log.dropped) == (100, 5)
+    assert call_log.calls[0].device_ids == (("5",),)
+    assert call_log.wait_for("Allocate", 105, 0)
+    assert not call_log.wait_for("Allocate", 106, 0)
 
 
-def test_calls_with_very_many_devices_are_kept_up_to_64_mib():
-    recorder = Recorder(100)
-    ask = dp.AllocateRequest()
-    ask.container_requests.add(devices_ids=["x" * (1 << 20)])
+def test_call_log_stores_at_most_64_mib():
+    call_log = CallLog(100)
+    request = dp.AllocateRequest()
+    request.container_requests.add(devices_ids=["x" * (1 << 20)])
     for _ in range(70):
-        recorder.add(RpcCall("Allocate", ask))
-    assert (len(recorder.calls), recorder.dropped) == (63, 7)
+        call_log.add(RpcCall("Allocate", request))
+    assert (len(call_log.calls), call_log.dropped) == (63, 7)
 
 
-def test_the_image_is_made_from_what_is_there():
+def test_image_is_built_from_existing_files():
     top = ROOT
     recipe = (top / "tools/simulated-plugin.Dockerfile").read_text().splitlines()
     copied = [part for line in recipe if line.startswith("COPY ") for part in line.split()[1:-1]]
@@ -301,10 +299,12 @@ def test_the_image_is_made_from_what_is_there():
     assert "devicemanager" in project["project"]["scripts"]
 
 
-def test_settings_of_another_kind_are_noticed():
+def test_settings_of_a_wrong_type_are_rejected():
     with pytest.raises(
-        ConfigurationError, match=r"^a resource is a name such as vendor\.com/gpu, n"
+        ConfigurationError, match=r"^invalid resource 5: use a name such as vendor\.com/gpu$"
     ):
         SimulationSettings(resource_name=5)
-    with pytest.raises(TypeError, match=r"^settings is a SimulationSettings, such as .*: not 'ven"):
+    with pytest.raises(
+        TypeError, match=r"^expected settings such as SimulationSettings\(.*\), not 'ven"
+    ):
         SimulatedPlugin("vendor.com/gpu", "/tmp")

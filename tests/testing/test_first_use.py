@@ -1,4 +1,4 @@
-"""What somebody who writes a first test is told when something is amiss."""
+"""The error messages for common mistakes in a first test."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ GPU = "vendor.com/gpu"
 NEVER = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
 
 
-def test_settings_in_the_place_of_the_root_are_noticed():
+def test_settings_as_root_is_a_type_error():
     with pytest.raises(
         TypeError, match=r"^settings is a keyword argument: use MockKubelet\(settings=…\)$"
     ):
@@ -39,14 +39,14 @@ def test_settings_in_the_place_of_the_root_are_noticed():
         ({"clock": ManualClock}, "invalid clock <class "),
     ],
 )
-def test_arguments_of_another_type_are_noticed(arguments, text):
+def test_arguments_of_a_wrong_type_are_type_errors(arguments, text):
     with pytest.raises(TypeError, match=f"^{re.escape(text)}"):
         MockKubelet(**arguments)
 
 
 @pytest.mark.parametrize("name", ["train", "ml/train"])
 @pytest.mark.parametrize(
-    "ask",
+    "use",
     [
         lambda kubelet, uid: kubelet.devices(uid),
         lambda kubelet, uid: kubelet.allocated_resources_status(uid),
@@ -54,18 +54,18 @@ def test_arguments_of_another_type_are_noticed(arguments, text):
         lambda kubelet, uid: kubelet.start_container(uid, "main"),
     ],
 )
-def test_a_name_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask, name):
+def test_pod_name_as_uid_is_an_error(mock_kubelet, use, name):
     with pytest.raises(RequestError, match=f"^no pod has the UID '{name}'"):
-        ask(mock_kubelet, name)
+        use(mock_kubelet, name)
     train = mock_kubelet.admit(pod_manifest("train", namespace="ml"))
     with pytest.raises(RequestError) as caught:
-        ask(mock_kubelet, name)
+        use(mock_kubelet, name)
     assert str(caught.value) == f"{name} is a pod's name, its UID is {train.uid}"
-    ask(mock_kubelet, train.uid)
+    use(mock_kubelet, train.uid)
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "use",
     [
         lambda kubelet, pod: kubelet.devices(pod),
         lambda kubelet, pod: kubelet.terminate(pod),
@@ -80,10 +80,10 @@ def test_a_name_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask, name):
         lambda kubelet, pod: kubelet.wait_for_event("admitted", pod=pod, timeout=600),
     ],
 )
-def test_an_admission_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask):
+def test_admission_as_uid_is_an_error(mock_kubelet, use):
     admission = mock_kubelet.admit(pod_manifest("train"))
     with pytest.raises(RequestError) as caught:
-        ask(mock_kubelet, admission)
+        use(mock_kubelet, admission)
     said = "a pod is named by its UID, such as admission.uid: not by Admission"
     assert str(caught.value) == said
 
@@ -97,24 +97,24 @@ def test_an_admission_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask):
         lambda kubelet, uid: kubelet.stop_pod(uid, "1"),
     ],
 )
-def test_an_exit_code_that_is_no_number_is_noticed(mock_kubelet, end):
+def test_exit_code_that_is_not_a_number_is_an_error(mock_kubelet, end):
     uid = mock_kubelet.admit({**pod_manifest("train"), "spec": NEVER}).uid
     with pytest.raises(RequestError, match=r"^invalid exit code '1': expected an integer$"):
         end(mock_kubelet, uid)
     assert mock_kubelet.finish(uid) == "Succeeded"
 
 
-def test_a_pod_without_devices_has_none(mock_kubelet):
+def test_pod_without_devices_has_none(mock_kubelet):
     assert mock_kubelet.devices(mock_kubelet.admit(pod_manifest("plain")).uid) == {}
 
 
-def test_a_wait_says_that_no_plugin_came(mock_kubelet):
+def test_wait_reports_that_no_plugin_has_registered(mock_kubelet):
     with pytest.raises(WaitTimeout) as caught:
         mock_kubelet.wait_for_resource(GPU, timeout=0)
     assert f"; no plugin has registered it on {mock_kubelet.plugin_socket}; " in str(caught.value)
 
 
-def test_a_wait_says_that_the_plugin_did_not_come_back(make_mock_kubelet, simulated_plugin):
+def test_wait_reports_that_the_plugin_did_not_register_again(make_mock_kubelet, simulated_plugin):
     kubelet = make_mock_kubelet()
     plugin = simulated_plugin(GPU, kubelet=kubelet)
     plugin.stop()
@@ -126,12 +126,12 @@ def test_a_wait_says_that_the_plugin_did_not_come_back(make_mock_kubelet, simula
         kubelet.wait_for_resource(GPU, timeout=0)
 
 
-def test_a_resource_that_never_was_has_no_count_not_even_0(mock_kubelet):
+def test_unknown_resource_does_not_have_count_0(mock_kubelet):
     with pytest.raises(WaitTimeout, match=f"0 allocatable devices of {GPU}; no plugin has reg"):
         mock_kubelet.wait_for_resource(GPU, 0, timeout=0)
 
 
-def test_a_resource_that_was_removed_has_0(make_mock_kubelet, simulated_plugin):
+def test_removed_resource_has_count_0(make_mock_kubelet, simulated_plugin):
     clock = ManualClock()
     kubelet = make_mock_kubelet(clock=clock)
     simulated_plugin(GPU, kubelet=kubelet).stop()
@@ -141,7 +141,7 @@ def test_a_resource_that_was_removed_has_0(make_mock_kubelet, simulated_plugin):
     kubelet.wait_for_resource(GPU, 0, timeout=0)
 
 
-def test_a_wait_for_an_event_does_not_return_an_old_one(mock_kubelet, simulated_plugin):
+def test_wait_for_event_does_not_return_an_old_one(mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 2)
     with pytest.raises(WaitTimeout, match="0 s for the event registered of vendor"):
         mock_kubelet.wait_for_event("registered", resource=GPU, timeout=0)
@@ -152,7 +152,7 @@ def test_a_wait_for_an_event_does_not_return_an_old_one(mock_kubelet, simulated_
     assert mock_kubelet.wait_for_event("registered", after=0).resource == GPU
 
 
-def test_an_event_that_there_is_not_is_noticed(mock_kubelet):
+def test_unknown_event_is_an_error(mock_kubelet):
     with pytest.raises(RequestError, match=r"^unknown event 'gone': use one of started, "):
         mock_kubelet.wait_for_event("gone")
     with pytest.raises(RequestError, match=r"^unknown event 'gone': use one of started, "):
@@ -160,7 +160,7 @@ def test_an_event_that_there_is_not_is_noticed(mock_kubelet):
     assert mock_kubelet.events.recent("started") == mock_kubelet.events.recent(EventKind.STARTED)
 
 
-def test_what_a_plugin_wrote_does_not_reach_the_terminal(mock_kubelet, simulated_plugin):
+def test_escape_sequences_of_a_plugin_are_not_printed(mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 1, device_id_prefix="\x1b[2J")
     assert mock_kubelet.admit(pod_manifest("a", {GPU: 1})).admitted
     with pytest.raises(WaitTimeout) as caught:
@@ -168,14 +168,14 @@ def test_what_a_plugin_wrote_does_not_reach_the_terminal(mock_kubelet, simulated
     assert r"\x1b[2J" in str(caught.value) and "\x1b" not in str(caught.value)
 
 
-def test_a_wait_has_nothing_to_add_while_the_plugin_is_there(mock_kubelet, simulated_plugin):
+def test_wait_reports_no_problem_of_a_registered_plugin(mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 2)
     with pytest.raises(WaitTimeout, match=f"3 allocatable devices of {GPU}; what did happen:"):
         mock_kubelet.wait_for_resource(GPU, 3, timeout=0)
 
 
 @pytest.mark.parametrize("count", ["2", -1, 1.5])
-def test_a_count_that_cannot_be_is_not_waited_for(mock_kubelet, plugin_process, count):
+def test_wait_for_an_invalid_count_is_an_error(mock_kubelet, plugin_process, count):
     said = f"^invalid number of devices {count!r}: expected an integer from 0, or None$"
     with pytest.raises(RequestError, match=said):
         mock_kubelet.wait_for_resource(GPU, count, timeout=600)
@@ -184,25 +184,25 @@ def test_a_count_that_cannot_be_is_not_waited_for(mock_kubelet, plugin_process, 
 
 
 @pytest.mark.parametrize("name", ["gpu", 5])
-def test_a_plugin_is_not_waited_for_by_a_name_that_cannot_be(plugin_process, name):
+def test_plugin_process_with_an_invalid_resource_is_an_error(plugin_process, name):
     with pytest.raises(
         RequestError, match=f"^invalid resource {name!r}: expected a domain and a name"
     ):
         plugin_process(["sleep", "600"], name, timeout=600)
 
 
-def test_what_cannot_be_called_is_no_callback(mock_kubelet):
+def test_callback_that_is_not_callable_is_a_type_error(mock_kubelet):
     with pytest.raises(TypeError, match=r"^invalid callback None: expected a callable"):
         mock_kubelet.events.subscribe(None)
 
 
 @pytest.mark.parametrize("name", ["gpu", "kubernetes.io/gpu", "vendor.com/"])
-def test_a_name_that_cannot_be_is_not_waited_for(mock_kubelet, name):
+def test_wait_for_an_invalid_resource_is_an_error(mock_kubelet, name):
     with pytest.raises(RequestError, match=f"^invalid resource '{name}'"):
         mock_kubelet.wait_for_resource(name, timeout=600)
 
 
-def test_a_look_into_a_rejected_pod_says_why_it_was_rejected(mock_kubelet, simulated_plugin):
+def test_containers_of_a_rejected_pod_raise_the_reason(mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 1)
     rejected = mock_kubelet.admit(pod_manifest("greedy", {GPU: 2}))
     assert dict(rejected.containers) == {}
@@ -212,7 +212,7 @@ def test_a_look_into_a_rejected_pod_says_why_it_was_rejected(mock_kubelet, simul
         rejected.raise_for_rejection()
 
 
-def test_events_say_what_became_of_whose_device(mock_kubelet, simulated_plugin):
+def test_health_events_name_the_pod_of_a_device(mock_kubelet, simulated_plugin):
     plugin = simulated_plugin(GPU, 2)
     train = mock_kubelet.admit(pod_manifest("train", {GPU: 1}))
 
@@ -231,7 +231,7 @@ def test_events_say_what_became_of_whose_device(mock_kubelet, simulated_plugin):
     assert mock_kubelet.events.recent(EventKind.DEVICE_HEALTH)[0].pod == train.uid
 
 
-def test_a_kubelet_that_nobody_stops_leaves_no_directory():
+def test_kubelet_that_is_not_stopped_leaves_no_directory():
     code = "from devicemanager import MockKubelet; print(MockKubelet().start().root)"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -245,8 +245,8 @@ def test_a_kubelet_that_nobody_stops_leaves_no_directory():
     assert not Path(root).exists()
 
 
-def test_an_import_that_fails_otherwise_stays_what_it_is(monkeypatch):
-    # Once loaded a name stays; another test may have done so.
+def test_failing_import_raises_its_own_error(monkeypatch):
+    # A name is cached after its first use, which can have been in another test.
     monkeypatch.delitem(vars(devicemanager), "Admission", raising=False)
     monkeypatch.setitem(sys.modules, "devicemanager.kubelet.pods.admission", None)
     with pytest.raises(ImportError, match=r"devicemanager\.kubelet\.pods\.admission"):

@@ -1,4 +1,4 @@
-"""Fake sysfs and /dev trees, read back by what reads real ones."""
+"""Fake sysfs and /dev trees, read by the modules that read real ones."""
 
 import stat
 import sys
@@ -15,7 +15,7 @@ from devicemanager.testing import FakeDev, FakeSysfs, HardwareError
 TWO = NumaTopology.of([0, 2], [[10, 21], [21, 10]])
 
 
-def test_nodes_cpus_and_memory_are_found_as_on_a_machine(tmp_path):
+def test_numa_nodes_cpus_and_memory_are_found(tmp_path):
     FakeSysfs(tmp_path / "sys", TWO, cpus={0: range(4), 2: [8, 4, 5]}, memory={2: 4 << 30})
     found = from_host(tmp_path)
     assert found.topology == TWO
@@ -27,7 +27,7 @@ def test_nodes_cpus_and_memory_are_found_as_on_a_machine(tmp_path):
     assert (system / "cpu/cpu8/node2/cpulist").read_text() == "4-5,8\n"
 
 
-def test_the_machine_of_a_kubelet(tmp_path):
+def test_tree_for_the_settings_of_a_kubelet(tmp_path):
     settings = Settings(
         numa=TWO,
         providers=(
@@ -43,7 +43,7 @@ def test_the_machine_of_a_kubelet(tmp_path):
     assert from_host(tmp_path / "other").topology.nodes == (0,)
 
 
-def test_pci_devices_with_node_and_driver(tmp_path):
+def test_pci_devices_with_numa_node_and_driver(tmp_path):
     sysfs = FakeSysfs(tmp_path, TWO, cpus={0: [0], 2: [1, 2]})
     path = sysfs.add_pci("0000:3b:00.0", "10DE", "0x2330", numa_node=2, driver="nvidia")
     sysfs.add_pci("0000:3b:00.1", "10de", "2330")
@@ -61,14 +61,14 @@ def test_pci_devices_with_node_and_driver(tmp_path):
     assert not (plain / "driver").exists()
 
 
-def test_a_tree_may_be_moved(tmp_path):
+def test_tree_can_be_moved(tmp_path):
     FakeSysfs(tmp_path / "a").add_pci("0000:01:00.0", "10de", "2330", driver="vfio-pci")
     (tmp_path / "a").rename(tmp_path / "b")
     assert addresses("10de", "2330", tmp_path / "b") == ("0000:01:00.0",)
     assert (tmp_path / "b/bus/pci/devices/0000:01:00.0/driver").is_dir()
 
 
-def test_device_nodes_can_be_opened_and_go(tmp_path):
+def test_device_nodes_can_be_opened_and_removed(tmp_path):
     dev = FakeDev(tmp_path / "dev", ["nvidia0", "infiniband/uverbs0"])
     node = dev.add("nvidia1")
     assert stat.S_ISCHR(node.stat().st_mode)
@@ -82,21 +82,24 @@ def test_device_nodes_can_be_opened_and_go(tmp_path):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda s, d: s.add_pci("3b:00.0", "10de", "2330"), "'3b:00.0' is no PCI address such"),
-        (lambda s, d: s.add_pci("0000:3b:00.0", "nvidia", "2330"), "'nvidia' is no vendor or dev"),
-        (lambda s, d: s.add_pci("0000:3b:00.0", "10de", "1", numa_node=7), "is no NUMA node 7"),
-        (lambda s, d: FakeSysfs(s.directory, cpus={3: [1]}), "there is no NUMA node 3"),
-        (lambda s, d: d.add("../null"), "'../null' is no name below "),
-        (lambda s, d: d.add("/dev/null"), "'/dev/null' is no name below "),
+        (lambda s, d: s.add_pci("3b:00.0", "10de", "2330"), "invalid PCI address '3b:00.0': use"),
+        (
+            lambda s, d: s.add_pci("0000:3b:00.0", "nvidia", "2330"),
+            "invalid vendor or device ID 'nvid",
+        ),
+        (lambda s, d: s.add_pci("0000:3b:00.0", "10de", "1", numa_node=7), "unknown NUMA node 7"),
+        (lambda s, d: FakeSysfs(s.directory, cpus={3: [1]}), "unknown NUMA node 3"),
+        (lambda s, d: d.add("../null"), "invalid name '../null': not a path below "),
+        (lambda s, d: d.add("/dev/null"), "invalid name '/dev/null': not a path below "),
     ],
 )
-def test_what_cannot_be_is_rejected(tmp_path, make, text):
+def test_invalid_hardware_is_rejected(tmp_path, make, text):
     with pytest.raises(HardwareError, match=text):
         make(FakeSysfs(tmp_path / "sys"), FakeDev(tmp_path / "dev"))
 
 
-def test_a_process_sees_them_as_sys_and_dev(plugin_process, tmp_path):
-    """The same that a plugin with hard-coded paths would see."""
+def test_process_finds_the_trees_at_sys_and_dev(plugin_process, tmp_path):
+    """As a plugin with hard-coded paths finds them."""
     FakeSysfs(tmp_path / "sys").add_pci("0000:3b:00.0", "10de", "2330", numa_node=0)
     FakeDev(tmp_path / "dev", ["nvidia0"])
     program = (

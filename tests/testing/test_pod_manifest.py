@@ -1,4 +1,4 @@
-"""Manifests for tests are such as the API server takes."""
+"""Manifests of ``pod_manifest`` are valid."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_several_containers():
     assert [c.limits.get("v.com/g") for c, _ in pod.all_containers()] == [3, None, 1, 2]
 
 
-def test_no_limits_at_all():
+def test_container_without_limits():
     assert manifests.parse(pod_manifest("a")).containers[0].limits == {}
 
 

@@ -1,4 +1,4 @@
-"""What ``import devicemanager`` offers, and what it costs."""
+"""Public names of ``devicemanager`` and its package ``testing``, and what importing them loads."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ HEAVY = {"google.protobuf", "grpc", "kubernetes", "rich", "tenacity", "watchdog"
 
 
 def loaded_by(code):
-    """Which heavy packages a fresh interpreter has loaded after ``code``."""
+    """Return the heavy packages that a new interpreter has loaded after ``code``."""
     program = f"import sys\n{code}\nprint(*sorted({HEAVY} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
@@ -21,14 +21,14 @@ def loaded_by(code):
 
 
 @pytest.mark.parametrize("package", [devicemanager, devicemanager.testing])
-def test_every_public_name_is_there(package):
+def test_every_public_name_exists(package):
     for name in package.__all__:
         found = getattr(package, name)
         assert getattr(found, "__name__", name) == name
     assert set(package.__all__) <= set(dir(package))
 
 
-def test_the_names_lead_to_the_classes_themselves():
+def test_public_name_is_the_class_itself():
     from devicemanager.kubelet.mock import MockKubelet
 
     assert devicemanager.MockKubelet is MockKubelet
@@ -36,7 +36,7 @@ def test_the_names_lead_to_the_classes_themselves():
 
 
 @pytest.mark.parametrize("package", [devicemanager, devicemanager.testing])
-def test_an_unknown_name_is_an_attribute_error(package):
+def test_unknown_name_is_an_attribute_error(package):
     with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'Nothing'"):
         _ = package.Nothing
 
@@ -55,5 +55,27 @@ def test_importing_loads_nothing_heavy(code):
     assert loaded_by(code) == set()
 
 
-def test_the_mock_kubelet_comes_without_what_it_may_never_need():
+def test_mock_kubelet_loads_neither_kubernetes_nor_rich():
     assert loaded_by("from devicemanager import MockKubelet").isdisjoint({"kubernetes", "rich"})
+
+
+def test_kubelet_with_a_plugin_and_a_pod_never_imports_kubernetes():
+    """``kubernetes`` is most of an installation; only access to a cluster may pay for it."""
+    program = """
+from devicemanager import MockKubelet
+from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
+from devicemanager.testing import pod_manifest
+from podresources import PodResourcesClient
+
+gpus = SimulationSettings(resource_name="vendor.com/gpu", number_devices=2)
+with MockKubelet() as kubelet, SimulatedPlugin(gpus, kubelet.plugin_dir):
+    kubelet.wait_for_resource("vendor.com/gpu", 2)
+    kubelet.admit(pod_manifest("train", {"vendor.com/gpu": 1})).raise_for_rejection()
+    kubelet.restart()
+    kubelet.wait_for_resource("vendor.com/gpu", 2)
+    with PodResourcesClient(kubelet.pod_resources_socket) as client:
+        assert [pod.name for pod in client.list()] == ["train"]
+"""
+    loaded = loaded_by(program)
+    assert "kubernetes" not in loaded
+    assert "grpc" in loaded

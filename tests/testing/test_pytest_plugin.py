@@ -1,4 +1,4 @@
-"""The fixtures, used in pytest sessions of their own."""
+"""The fixtures, in separate pytest sessions."""
 
 import re
 
@@ -11,7 +11,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.fixture
 def session(pytester):
-    """Runs a test module in a session of its own, with warnings as errors."""
+    """Function that runs a test module in a separate session, with warnings as errors."""
 
     def run(source, *arguments):
         pytester.makepyfile(test_it=source)
@@ -30,7 +30,7 @@ def passes(session):
     return run
 
 
-def test_a_kubelet_with_a_plugin(passes):
+def test_kubelet_with_a_plugin(passes):
     passes(
         """
         from devicemanager.testing import pod_manifest
@@ -50,8 +50,17 @@ def test_a_kubelet_with_a_plugin(passes):
         def test_a_plugin_without_devices(mock_kubelet, simulated_plugin):
             simulated_plugin("vendor.com/nic", 0)
             assert mock_kubelet.capacity() == {"vendor.com/nic": 0}
+
+        def test_other_fixtures(plugin_process, replay_plugin, pod_resources_server):
+            plugin_process(["true"]).wait()
+            pod_resources_server({"pod_resources": [{"name": "a"}]})
+
+        def test_no_fixture_imports_kubernetes():
+            import sys
+
+            assert "kubernetes" not in sys.modules
         """,
-        passed=3,
+        passed=5,
     )
 
 
@@ -81,7 +90,7 @@ def test_claims_on_simulated_pools(passes):
     )
 
 
-def test_settings_are_overridden_where_they_are_needed(passes):
+def test_settings_can_be_overridden(passes):
     passes(
         """
         import pytest
@@ -108,7 +117,7 @@ def test_settings_are_overridden_where_they_are_needed(passes):
     )
 
 
-def test_several_kubelets_and_kubelets_started_by_hand(passes):
+def test_several_kubelets_and_kubelets_started_by_the_test(passes):
     passes(
         """
         from devicemanager import ManualClock
@@ -145,7 +154,7 @@ def test_several_kubelets_and_kubelets_started_by_hand(passes):
     )
 
 
-def test_nothing_is_left_over(passes, pytester):
+def test_no_resources_are_left_over(passes, pytester):
     passes(
         """
         import atexit, os, threading
@@ -156,13 +165,13 @@ def test_nothing_is_left_over(passes, pytester):
         from devicemanager.testing import pod_manifest
 
         ROUNDS = 8
-        seen, roots, engines, settings = [], [], [], []
+        resources, roots, threads, settings = [], [], [], []
 
         @pytest.fixture(autouse=True)
         def count():
-            yield  # set up first, so this is what remains when all else has gone
-            seen.append((threading.active_count(), len(os.listdir("/proc/self/fd"))))
-            engines.append(set(os.listdir("/proc/self/task")))
+            yield  # set up first, so it counts after all other teardowns
+            resources.append((threading.active_count(), len(os.listdir("/proc/self/fd"))))
+            threads.append(set(os.listdir("/proc/self/task")))
 
         @pytest.mark.parametrize("round", range(ROUNDS))
         def test_use(mock_kubelet, simulated_plugin, round):
@@ -173,33 +182,33 @@ def test_nothing_is_left_over(passes, pytester):
             settings.append(mock_kubelet.settings)
 
         def others():
-            known = [t for t in threading.enumerate() if t.name != "MainThread"]
-            return [t.name if type(t) is threading.Thread else type(t).__name__ for t in known]
+            running = [t for t in threading.enumerate() if t.name != "MainThread"]
+            return [t.name if type(t) is threading.Thread else type(t).__name__ for t in running]
 
         atexit.register(lambda: Path("left").write_text(" ".join(others())))
 
-        def test_what_is_there_afterwards():
-            assert len(set(roots)) == len(seen) == ROUNDS
+        def test_afterwards():
+            assert len(set(roots)) == len(resources) == ROUNDS
             assert not any(root.exists() for root in roots)
-            # Settings never change: they are checked once.
+            # Settings are created and validated once.
             assert all(each is settings[0] for each in settings)
-            # What gRPC keeps for the whole process is there after the first ones.
-            assert seen[-1][0] <= seen[1][0] and seen[-1][1] <= seen[1][1], seen
-            # Two observers of directories and an event loop stay idle until the session's end.
+            # gRPC creates what it keeps for the whole process in the first tests.
+            first, last = resources[1], resources[-1]
+            assert last[0] <= first[0] and last[1] <= first[1], resources
+            # Two directory observers and an event loop stay idle until the end of the session.
             assert others().count("InotifyObserver") <= 2
             assert others().count("registration") == 1
             assert set(others()) <= {"InotifyObserver", "InotifyFD", "registration"}
-            # Nor are gRPC's own threads ended and begun again for each test: one of them
-            # never is.
+            # gRPC's own threads are not restarted for each test. (One of them never is.)
             ours = {str(thread.native_id) for thread in threading.enumerate()}
-            assert len(set.intersection(*engines[1:]) - ours) > 1
+            assert len(set.intersection(*threads[1:]) - ours) > 1
         """,
         passed=9,
     )
     assert (pytester.path / "left").read_text() == ""
 
 
-def test_an_error_on_a_server_thread_fails_the_test(session):
+def test_error_on_a_server_thread_fails_the_test(session):
     result = session(
         """
         def fail(kubelet, simulated_plugin, text):
@@ -212,7 +221,7 @@ def test_an_error_on_a_server_thread_fails_the_test(session):
         def test_that_would_pass(mock_kubelet, simulated_plugin):
             fail(mock_kubelet, simulated_plugin, "planted")
 
-        def test_that_is_told(mock_kubelet, simulated_plugin):
+        def test_that_checks_by_itself(mock_kubelet, simulated_plugin):
             fail(mock_kubelet, simulated_plugin, "first")
             try:
                 mock_kubelet.check()
@@ -224,14 +233,14 @@ def test_an_error_on_a_server_thread_fails_the_test(session):
             fail(make_mock_kubelet(), simulated_plugin, "second")
 
         def test_while_it_stops(mock_kubelet):
-            def look(event):
-                if event.kind == "stopped":  # no thread is left to fail by itself
+            def fail_late(event):
+                if event.kind == "stopped":  # after the last server thread has ended
                     mock_kubelet._failed(ZeroDivisionError("late"))
-            mock_kubelet.events.subscribe(look)
+            mock_kubelet.events.subscribe(fail_late)
         """,
         "-rA",
     )
-    # The last one has passed by the time its kubelet fails.
+    # The kubelet of the last test fails only after the test has passed.
     result.assert_outcomes(passed=2, failed=2, errors=1)
     result.stdout.fnmatch_lines(["*ZeroDivisionError: planted", "*mock kubelet events*"])
     result.stdout.fnmatch_lines(
@@ -242,14 +251,14 @@ def test_an_error_on_a_server_thread_fails_the_test(session):
     )
 
 
-def test_a_failure_shows_what_happened(session):
+def test_failure_report_has_the_events(session):
     result = session(
         """
         import pytest
 
         from devicemanager.testing import pod_manifest
 
-        def test_a_wait_in_vain(mock_kubelet, simulated_plugin):
+        def test_a_wait_that_fails(mock_kubelet, simulated_plugin):
             simulated_plugin("vendor.com/gpu", 2)
             mock_kubelet.wait_for_resource("vendor.com/gpu", 3, timeout=0.01)
 
@@ -281,7 +290,7 @@ def test_a_failure_shows_what_happened(session):
             "* allocatable now: {'vendor.com/gpu': 2}",
         ]
     )
-    # What was raised on purpose is shown at the test's own line, or the fixture's.
+    # Errors raised on purpose are shown at the line of the test or the fixture.
     assert re.findall(r"\n(\S+\.py):\d+: (\w+)", text) == [
         ("test_it.py", "WaitTimeout"),
         ("test_it.py", "WaitTimeout"),
@@ -293,11 +302,11 @@ def test_a_failure_shows_what_happened(session):
     assert re.search(r"\d\.\d{3} s ! rejected: pod default/a rejected: ", text)
 
 
-def test_what_nobody_raised_on_purpose_is_shown_where_it_was_raised(session):
+def test_unexpected_error_is_shown_where_it_was_raised(session):
     source = """
         from devicemanager import Settings
 
-        def test_a_version_that_there_is_not(mock_kubelet):
+        def test_an_unknown_version(mock_kubelet):
             Settings(kubelet_version="1.99")
 
         def test_a_bug(mock_kubelet, monkeypatch):
@@ -305,13 +314,13 @@ def test_what_nobody_raised_on_purpose_is_shown_where_it_was_raised(session):
             mock_kubelet.wait_for(lambda: True)
         """
     places = r"\n(?:\S*/)?(\w+\.py):\d+: (\w+)"
-    shown = re.findall(places, session(source).stdout.str())
-    assert shown == [("test_it.py", "VersionError"), ("mock.py", "TypeError")]
-    shown = re.findall(places, session(source, "--full-trace").stdout.str())
-    assert shown == [("version.py", "VersionError"), ("mock.py", "TypeError")]
+    frames = re.findall(places, session(source).stdout.str())
+    assert frames == [("test_it.py", "VersionError"), ("mock.py", "TypeError")]
+    frames = re.findall(places, session(source, "--full-trace").stdout.str())
+    assert frames == [("version.py", "VersionError"), ("mock.py", "TypeError")]
 
 
-def test_a_mark_that_reaches_no_kubelet_fails_the_test(session):
+def test_mark_without_effect_fails_the_test(session):
     result = session(
         """
         import pytest
@@ -340,19 +349,19 @@ def test_a_mark_that_reaches_no_kubelet_fails_the_test(session):
     result.assert_outcomes(passed=3, errors=2)
     result.stdout.fnmatch_lines(
         [
-            f"the mark mock_kubelet does not reach {name}_mock_kubelet, which other tests use as "
-            f"well: use mock_kubelet here, or override {name}_mock_kubelet_settings"
+            f"the mark mock_kubelet does not apply to {name}_mock_kubelet, which other tests use "
+            f"as well: use mock_kubelet here, or override {name}_mock_kubelet_settings"
             for name in ("module", "session")
         ]
     )
 
 
-def test_a_session_that_uses_no_kubelet_loads_none(passes):
+def test_session_without_a_kubelet_imports_none(passes):
     passes(
         """
         import sys
 
-        def test_that_fails_and_tells_nothing(request):
+        def test_that_uses_no_fixture(request):
             assert request.config.pluginmanager.hasplugin("devicemanager")
             heavy = {"attr", "grpc", "google.protobuf", "yaml", "devicemanager.kubelet.mock"}
             assert heavy.isdisjoint(sys.modules)
@@ -361,7 +370,7 @@ def test_a_session_that_uses_no_kubelet_loads_none(passes):
     )
 
 
-def test_the_fixtures_are_listed_with_what_they_are(session):
+def test_fixtures_have_docstrings(session):
     result = session("def test(): pass", "--fixtures")
     for name in ("mock_kubelet", "mock_kubelet_settings", "make_mock_kubelet", "simulated_plugin"):
         result.stdout.re_match_lines([rf"{name} -- .*pytest_plugin\.py"])
@@ -372,8 +381,8 @@ def test_fixtures_do_not_wait_for_the_disk(mock_kubelet):
     assert mock_kubelet.settings.durability == "process"
 
 
-def test_what_tests_share_what_marks_change_and_what_fails(session):
-    """One session for all of it: each costs the suite a second."""
+def test_shared_kubelets_marks_and_failures(session):
+    """In one session, because each session takes a second."""
     result = session(
         """
         import pytest
@@ -454,8 +463,8 @@ def test_what_tests_share_what_marks_change_and_what_fails(session):
     )
     result.assert_outcomes(passed=6, failed=3)
     text = result.stdout.str()
-    story = text[text.index("_ test_fails _") : text.index("_ test_fails_on_a_thread _")]
-    # What the kubelet saw since the test before, and nothing of that one.
-    assert "injected: end-list-stream" in story and "rejected" not in story
+    report = text[text.index("_ test_fails _") : text.index("_ test_fails_on_a_thread _")]
+    # The events since the previous test only.
+    assert "injected: end-list-stream" in report and "rejected" not in report
     assert "RuntimeError: on a thread" in text
-    assert "was not recorded; no Allocate was" in text
+    assert "was not recorded; no Allocate was recorded" in text

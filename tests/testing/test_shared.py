@@ -1,4 +1,4 @@
-"""Kubelets that tests share: what a reset leaves, and marks for their settings."""
+"""Kubelets that tests share: what a reset keeps, and marks for their settings."""
 
 import re
 
@@ -7,12 +7,12 @@ import pytest
 from devicemanager import Settings
 from devicemanager.claims.simulated import SimulatedHardware, serve
 from devicemanager.testing import pod_manifest
-from devicemanager.testing.shared import with_marks
+from devicemanager.testing.factories import with_marks
 
 GPU = "vendor.com/gpu"
 
 
-def test_a_reset_leaves_the_plugins_and_nothing_else(mock_kubelet, simulated_plugin):
+def test_reset_keeps_only_the_plugins(mock_kubelet, simulated_plugin):
     plugin = simulated_plugin(GPU, 2)
     serve(mock_kubelet.claims, SimulatedHardware(1, 1, 0))
     mock_kubelet.admit(pod_manifest("a", {GPU: 2}))
@@ -32,12 +32,12 @@ def test_a_reset_leaves_the_plugins_and_nothing_else(mock_kubelet, simulated_plu
     assert plugin.wait_registered()
 
 
-def test_a_reset_of_a_kubelet_without_claims_loads_none(mock_kubelet, monkeypatch):
+def test_reset_without_claims_loads_no_claim_manager(mock_kubelet, monkeypatch):
     monkeypatch.setattr("devicemanager.claims.manager.ClaimManager", pytest.fail)
     mock_kubelet.reset()
 
 
-def test_the_closest_mark_counts():
+def test_closest_mark_takes_precedence():
     marks = [((), {"shuffle_seed": 1}), ((), {"shuffle_seed": 2, "strict": True})]
     settings = with_marks(Settings(durability="process"), marks)
     assert (settings.shuffle_seed, settings.strict) == (1, True)
@@ -48,9 +48,9 @@ def test_the_closest_mark_counts():
     ("mark", "text"),
     [
         (((), {"colour": "red"}), "mark mock_kubelet: Settings has no field 'colour'"),
-        ((("1.30",), {}), "takes fields of Settings by name, such as strict=True: not '1.30'"),
+        ((("1.30",), {}), "expected fields of Settings by name, such as strict=True, not '1.30'"),
     ],
 )
-def test_a_mark_that_is_wrong_is_rejected(mark, text):
+def test_invalid_mark_is_rejected(mark, text):
     with pytest.raises(TypeError, match=re.escape(text)):
         with_marks(Settings(), [mark])

@@ -1,6 +1,7 @@
 """The corpus of the fuzzer, replayed; and the fuzzer's own tools."""
 
 import importlib.util
+import logging
 
 import pytest
 
@@ -10,6 +11,15 @@ from tools.fuzz.registry import main, targets
 
 SLOW = 20.0
 """Seconds for one input here, where a slow machine is no finding."""
+
+
+@pytest.fixture(autouse=True)
+def log_level():
+    """Restore the level that a target sets: later tests in this process read the log."""
+    logger = logging.getLogger("devicemanager")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)

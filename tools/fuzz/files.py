@@ -190,8 +190,8 @@ def _control() -> Run:
 
 def _recording() -> Run:
     from devicemanager.plugin.recording import Recording
-    from devicemanager.plugin.recording.answers import Answers
     from devicemanager.plugin.recording.errors import RecordingError
+    from devicemanager.plugin.recording.responses import RecordedResponses
 
     path = scratch() / "recording"
 
@@ -203,7 +203,7 @@ def _recording() -> Run:
             return one_line(str(error))
         for resource in recording.resources:
             for registration in recording.registrations(resource):
-                answers = Answers(registration.calls)
+                answers = RecordedResponses(registration.calls)
                 for call in registration.calls:
                     assert answers.take(call.rpc, call.request_bytes) is not None
                     one_line(str(answers.miss(call.rpc, b"")))

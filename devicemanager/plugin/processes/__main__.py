@@ -1,17 +1,16 @@
-"""The supervisor as a process of its own, for whoever starts plugins from a program."""
+"""The supervisor as a separate process, for programs that start plugins."""
 
 from __future__ import annotations
 
 import sys
 from typing import NoReturn
 
-from devicemanager.plugin.processes.plan import decode
-from devicemanager.plugin.processes.supervisor import end_as, supervise
+from devicemanager.plugin.processes.supervisor import Supervision, end_as, supervise
 
 
 def main() -> NoReturn:
-    """Run the plan that is the only argument, as ``plan.encode`` writes it."""
-    end_as(supervise(decode(sys.argv[1])))
+    """Supervise as the only argument says, which ``Supervision.encode`` wrote."""
+    end_as(supervise(Supervision.decode(sys.argv[1])))
 
 
 if __name__ == "__main__":

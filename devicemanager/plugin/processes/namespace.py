@@ -1,7 +1,10 @@
-"""A private view of the file system: directories that appear under other paths.
+"""A private view of the file system: directories that are mounted at other paths.
 
-For plugins whose paths are hard-coded. The mounts are seen by this process and what it
-starts, and by nobody else; they go with the last of them.
+For plugins with hard-coded paths. Only this process and its descendants see the mounts, which
+disappear with the last of these processes.
+
+Mounting needs CAP_SYS_ADMIN. Without root, the process gets it in a new user namespace, in which it
+keeps its user ID.
 """
 
 from __future__ import annotations
@@ -27,33 +30,33 @@ _SWITCHES = (
     ("user.max_user_namespaces", "0"),
     ("kernel.apparmor_restrict_unprivileged_userns", "1"),
 )
-"""The sysctls that keep an ordinary user from making a user namespace, and at which value."""
+"""Sysctls that prevent user namespaces without root, and the value that does."""
 
 _BASIC_NODES = ("full", "null", "ptmx", "pts", "random", "shm", "stdin", "stdout", "stderr", "fd")
 _MORE_NODES = ("tty", "urandom", "zero")
 
 
 class NamespaceError(Exception):
-    """The private view cannot be made; one line that says why and what to do."""
+    """The private view cannot be created; one line with the reason and the fix."""
 
 
 @attrs.frozen
 class Bind:
-    """``source`` is seen at ``target``, which need not exist."""
+    """``source`` is mounted at ``target``, which need not exist."""
 
     source: Path
     target: Path
     keep: tuple[str, ...] = ()
-    """Entries of the real ``target`` that stay visible where ``source`` has none."""
+    """Entries of the real ``target`` that stay visible unless ``source`` has them."""
 
 
 def node_binds(
     root: Path, *, dev: Path | None = None, sys: Path | None = None, cdi: Path | None = None
 ) -> tuple[Bind, ...]:
-    """What a plugin needs in order to find ``root`` where a node has its kubelet's directory.
+    """Return the mounts with which a plugin finds ``root`` at ``/var/lib/kubelet``.
 
-    ``dev`` and ``sys`` stand in for ``/dev`` and ``/sys``; the common nodes such as
-    ``/dev/null`` stay. ``cdi`` is seen at ``/etc/cdi`` and ``/var/run/cdi``.
+    ``dev`` and ``sys`` replace ``/dev`` and ``/sys``; common nodes such as ``/dev/null`` stay.
+    ``cdi`` is mounted at ``/etc/cdi`` and ``/var/run/cdi``.
     """
     binds = [Bind(root, Path("/var/lib/kubelet"))]
     if dev is not None:
@@ -66,54 +69,56 @@ def node_binds(
 
 
 def enter(binds: Sequence[Bind]) -> None:
-    """Give the calling process a private view with these directories.
+    """Give the calling process a private view with these mounts.
 
-    Must be called from a process with one thread. Raises NamespaceError.
+    Must be called in a process with a single thread. Raises NamespaceError.
     """
     _unshare()
     try:
+        # Otherwise the mounts would propagate back to the host's namespace.
         _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
-        # Opened all before the first is bound, which may cover the path of another.
+        # Open all sources first: a mount can hide the path of a later source.
         sources = [_open_directory(bind.source) for bind in binds]
         for bind, source in zip(binds, sources, strict=True):
             _bind_at(Path(f"/proc/self/fd/{source}"), bind)
             os.close(source)
     except OSError as error:
-        raise NamespaceError(f"cannot make private mounts: {error}") from error
+        raise NamespaceError(f"cannot create private mounts: {error}") from error
 
 
 def _open_directory(path: Path) -> int:
     try:
         return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise NamespaceError(f"{path}: not a directory that can be shown: {error}") from error
+        raise NamespaceError(f"cannot mount {path}: {error}") from error
 
 
 def _unshare() -> None:
-    """A mount namespace of our own; where that needs privileges, inside a user namespace."""
+    """Enter a new mount namespace; without the privilege, in a new user namespace."""
     if os.geteuid() == 0:
         try:
             return _call("unshare", _CLONE_NEWNS)
         except PermissionError:
-            pass  # root of a container without CAP_SYS_ADMIN
+            pass  # root in a container without CAP_SYS_ADMIN
     _unshare_user(_CLONE_NEWNS)
 
 
 def enter_user() -> None:
-    """Give the calling process a user namespace of its own, in which it is who it was.
+    """Move the calling process to a new user namespace with the same user and group.
 
-    Must be called from a process with one thread. Raises NamespaceError.
+    Must be called in a process with a single thread. Raises NamespaceError.
     """
     _unshare_user(0)
 
 
-def _unshare_user(besides: int) -> None:
+def _unshare_user(further_flags: int) -> None:
     uid, gid = os.geteuid(), os.getegid()
     try:
-        _call("unshare", _CLONE_NEWUSER | besides)
+        _call("unshare", _CLONE_NEWUSER | further_flags)
     except OSError as error:
         raise NamespaceError(_rejection(error)) from error
-    # The same user inside as outside: files stay whose they are.
+    # The kernel requires this before an unprivileged process can write gid_map. User and group are
+    # mapped to themselves, so the owners of files stay the same.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -125,26 +130,25 @@ def _rejection(error: OSError) -> str:
         try:
             if path.read_text().strip() == value:
                 return (
-                    f"the kernel lets no ordinary user make a namespace: {name} is {value}; "
-                    "have it changed, or run this as root"
+                    f"user namespaces need root here, because {name} is {value}: change it, or run "
+                    "this as root"
                 )
         except OSError:
             continue
-    return (
-        f"the kernel rejects a user namespace ({os.strerror(error.errno or 0)}): run this as root"
-    )
+    return f"cannot create a user namespace ({os.strerror(error.errno or 0)}): run this as root"
 
 
 def _bind_at(source: Path, bind: Bind) -> None:
+    # /var/run is a link to /run on most systems, and a link cannot be a mount point.
     target = Path(os.path.realpath(bind.target))
     if bind.keep:
         _mirror(target, [(source, None), (target, bind.keep)])
     elif target.is_dir():
         _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
     else:
-        there = _existing_ancestor(target)
-        inside = target.relative_to(there)
-        _mirror(there, [(there, None)], make=inside)
+        # A mount point is missing: replace the closest existing directory by a copy with it.
+        ancestor = _existing_ancestor(target)
+        _mirror(ancestor, [(ancestor, None)], make=target.relative_to(ancestor))
         _mount(str(source), str(target), None, _MS_BIND | _MS_REC)
 
 
@@ -153,7 +157,7 @@ def _existing_ancestor(path: Path) -> Path:
         if parent.is_dir():
             return parent
         if parent.exists():
-            raise NamespaceError(f"{path} cannot be shown: {parent} is not a directory")
+            raise NamespaceError(f"cannot mount at {path}: {parent} is not a directory")
     raise AssertionError("the root directory exists")
 
 
@@ -162,8 +166,11 @@ def _mirror(
     layers: Sequence[tuple[Path, tuple[str, ...] | None]],
     make: Path | None = None,
 ) -> None:
-    """Cover ``target`` with a directory in memory that has the entries of all layers, the
-    first layer's first: of each those that are named, None for all."""
+    """Cover ``target`` with a directory in memory that has the entries of all layers.
+
+    A layer is a directory and the names of its entries to show, None for all. An entry of an
+    earlier layer hides one of the same name. ``make`` is an additional, empty directory.
+    """
     stage = Path(tempfile.mkdtemp(prefix="dm-mounts-"))
     try:
         _mount("tmpfs", str(stage), "tmpfs", 0, b"mode=0755")
@@ -173,8 +180,10 @@ def _mirror(
                 _show(layer / name, stage / name)
         if make is not None:
             (stage / make).mkdir(parents=True)
+        # Moved only when it is complete: `target` is one of the layers until then.
         _mount(str(stage), str(target), None, _MS_MOVE)
     finally:
+        # The mount is gone from here after the move, and an empty directory is left.
         stage.rmdir()
 
 
@@ -185,6 +194,7 @@ def _show(source: Path, target: Path) -> None:
         return
     if target.is_symlink() or target.exists():
         return
+    # A link cannot be mounted; a copy leads to the same place.
     if stat.S_ISLNK(mode):
         target.symlink_to(source.readlink())
         return

@@ -1,4 +1,4 @@
-"""One start of a command under a supervisor, seen from the program that starts it."""
+"""The program's side of a supervised command: start, signal and wait; when to restart it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from pathlib import Path
 from typing import IO
 
 from devicemanager.plugin.processes.namespace import Bind
-from devicemanager.plugin.processes.plan import encode
 from devicemanager.plugin.processes.supervisor import Supervision
 
-__all__ = ["SupervisedRun"]
+__all__ = ["CrashLoopBackOff", "SupervisedRun"]
 
 _LONGEST_LINE = 1 << 16
 _STOP_SECONDS = 10.0
 
-# By its path: neither the command's directory nor its environment may hide the supervisor.
+_FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 300.0
+"""``backOffPeriod`` and ``MaxContainerBackOff``, pkg/kubelet/kubelet.go, v1.32."""
+_RESET_SECONDS = 2 * _LONGEST_PAUSE
+"""A process that has run for longer than this restarts without a pause."""
+
+# Found by path: the command's working directory and PYTHONPATH could hide the package.
 _SUPERVISE = (
-    f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r}); "
+    f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[3])!r}); "
     "from devicemanager.plugin.processes.__main__ import main; main()"
 )
 
@@ -41,8 +45,8 @@ class SupervisedRun:
         binds: tuple[Bind, ...],
         output: deque[str] | None,
     ) -> None:
-        """What the command prints goes into ``output`` line by line; None: to where our own
-        does."""
+        """``output`` gets what the command prints, line by line. None: the command inherits
+        standard output and error."""
         self._command = command
         self._env = env
         self._cwd = cwd
@@ -54,15 +58,16 @@ class SupervisedRun:
         self._lifeline: IO[bytes] | None = None
 
     def start(self, ended: Callable[[], None]) -> None:
-        """Start the command and the thread that reads what it prints."""
+        """Start the command and a thread that reads its output; call ``ended`` when it exits."""
         life_read, lifeline = os.pipe()
-        # As a file: whoever closes it, and however often, closes no descriptor of somebody else.
+        # A file, not a descriptor: closing it twice cannot close an unrelated file.
         self._lifeline = os.fdopen(lifeline, "wb", buffering=0)
         report_read, report_write = os.pipe()
         plan = Supervision(self._command, self._binds, life_read, report_write)
         try:
+            # The supervisor inherits two descriptors and nothing else of this program.
             process = subprocess.Popen(
-                [sys.executable, "-c", _SUPERVISE, encode(plan)],
+                [sys.executable, "-c", _SUPERVISE, plan.encode()],
                 env=self._env,
                 cwd=self._cwd,
                 stdin=subprocess.DEVNULL,
@@ -71,49 +76,75 @@ class SupervisedRun:
                 pass_fds=(life_read, report_write),
             )
         finally:
+            # The ends of the supervisor: with a copy of them here, the pipes would never end.
             os.close(life_read)
             os.close(report_write)
         with os.fdopen(report_read) as report:
             line = report.readline()
-        # Without a line the supervisor itself could not start; it has said why.
+        # Without a line, the supervisor could not start and has printed the reason.
         self.pid = int(json.loads(line)["pid"]) if line else process.pid
+        # A daemon: output of a command must not keep this program from exiting.
         threading.Thread(
             target=self._read, args=(process, ended), name=f"output of {self.pid}", daemon=True
         ).start()
 
     def end(self) -> None:
-        """End the command and what it started, and wait."""
+        """End the command and its descendants, and wait."""
         self.terminate()
         if self.wait(_STOP_SECONDS) is None:
-            self._cut()
+            # SIGTERM was ignored, or the supervisor hangs.
+            self._cut_lifeline()
             self.wait(_STOP_SECONDS)
 
     def terminate(self) -> None:
-        """SIGTERM, to a paused command as well."""
+        """Send SIGTERM, then SIGCONT in case the command is stopped."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
 
     def signal(self, number: int) -> None:
-        """To the command's process group; nothing happens if it has ended."""
+        """Send a signal to the command's process group, if it still runs."""
         if self.status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def wait(self, timeout: float) -> int | None:
-        """The exit status, None if it runs on."""
+        """Wait for the exit status; return None after ``timeout`` seconds."""
         return self.status if self._done.wait(timeout) else None
 
-    def _cut(self) -> None:
-        """Close the lifeline: everything is killed."""
+    def _cut_lifeline(self) -> None:
+        """Close the lifeline, so that the supervisor kills everything."""
         if self._lifeline is not None:
             self._lifeline.close()
 
     def _read(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
         if process.stdout is not None and self._output is not None:
             with process.stdout as stream:
+                # A limit, because output without line breaks would otherwise need unlimited memory.
                 while line := stream.readline(_LONGEST_LINE):
                     self._output.append(line.decode(errors="replace").rstrip("\n"))
+        # The end of the output comes before the exit of the supervisor, which reaps descendants.
         self.status = process.wait()
-        self._cut()
+        self._cut_lifeline()
         self._done.set()
         ended()
+
+
+class CrashLoopBackOff:
+    """The pauses before restarts of one process, as the kubelet makes them. Not thread-safe.
+
+    ``doBackOff``, pkg/kubelet/kuberuntime/kuberuntime_manager.go, v1.32.
+    """
+
+    def __init__(self) -> None:
+        self._pause = 0.0
+
+    def next_pause(self, ran: float) -> float:
+        """Return the seconds before the next start of a process that ran for ``ran`` seconds.
+
+        0 at first, then 10, and twice as long each time, up to 300.
+        """
+        if ran > _RESET_SECONDS:
+            self._pause = 0.0
+        pause = self._pause
+        self._pause = min(2 * pause or _FIRST_PAUSE, _LONGEST_PAUSE)
+        return pause

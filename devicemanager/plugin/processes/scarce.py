@@ -1,7 +1,7 @@
-"""Run a command with N inotify instances: ``python -m ...scarce N COMMAND...``.
+"""Run a command that can create N inotify instances: ``python -m ...scarce N COMMAND...``.
 
-In a user namespace of its own, which has that limit. With 0, inotify_init answers as on a
-node whose users have used up theirs (EMFILE), and nobody else is concerned.
+The limit belongs to a new user namespace, so other processes are not affected. With 0,
+inotify_init fails with EMFILE, as on a node where all instances are in use.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _FAILED = 125
 
 
 def main() -> NoReturn:
-    """Become the command. Exit 125 with one line if there can be no such namespace."""
+    """Become the command. Exit with 125 and one line if the limit cannot be set."""
     try:
         enter_user()
         _LIMIT.write_text(sys.argv[1])
     except NamespaceError as error:
         _end(str(error))
     except OSError as error:
-        _end(f"{_LIMIT} cannot be written in a user namespace: {error.strerror}")
+        _end(f"cannot write {_LIMIT} in a user namespace: {error.strerror}")
     try:
         os.execvp(sys.argv[2], sys.argv[2:])
     except OSError as error:

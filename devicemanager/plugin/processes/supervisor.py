@@ -1,8 +1,11 @@
-"""A process that runs another one and leaves nothing of it behind.
+"""A process that runs a command and leaves no process of it behind.
 
-Signals and the exit status pass through. What the other one has started ends with it, and
-all of it ends when whoever holds the lifeline goes, however that happens: the kernel gives
-orphans to this process (``PR_SET_CHILD_SUBREAPER``) and closes the lifeline.
+Signals and the exit status pass through. Descendants of the command are killed when it exits: the
+kernel makes this process the parent of orphans (``PR_SET_CHILD_SUBREAPER``). Everything is killed
+when the lifeline is closed, which the kernel does when the program at its other end exits.
+
+All signals are blocked and read with ``sigwaitinfo``: a handler could miss one between the check of
+a condition and the wait.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import attrs
 
@@ -28,7 +31,7 @@ from devicemanager.plugin.processes.namespace import Bind, NamespaceError, enter
 __all__ = ["CANNOT_START", "Supervision", "end_as", "supervise"]
 
 CANNOT_START = 127
-"""The exit status if the command could not be started, as in a shell."""
+"""Exit status if the command cannot be started, as in a shell."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SI_KERNEL = 0x80
@@ -44,28 +47,50 @@ _FORWARDED = {
 _FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
 _AWAITED = _FORWARDED | {signal.SIGCHLD, signal.SIGIO}
 _GRACE_SECONDS = 2.0
-"""Between SIGTERM and SIGKILL for what the command left behind."""
+"""Pause between SIGTERM and SIGKILL for processes that the command left behind."""
 
 
 @attrs.frozen
 class Supervision:
-    """What is run, and how."""
+    """What to run, and how."""
 
     command: Sequence[str]
     binds: tuple[Bind, ...] = ()
     lifeline: int | None = None
-    """A pipe to read from: at its end everything is killed. The command gets a session of
-    its own then; else it stays in the terminal's foreground."""
+    """A pipe to read from: at its end everything is killed. The command then gets a new session;
+    otherwise it stays in the terminal's foreground."""
     report: int | None = None
-    """A pipe to write to: one JSON object a line, ``{"pid": n}`` once the command runs."""
+    """A pipe to write to: ``{"pid": n}`` on a line when the command runs."""
+
+    def encode(self) -> str:
+        """Return this as one argument of a command line."""
+        return json.dumps(
+            {
+                "command": list(self.command),
+                "binds": [[str(bind.source), str(bind.target), bind.keep] for bind in self.binds],
+                "lifeline": self.lifeline,
+                "report": self.report,
+            }
+        )
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return what ``encode`` wrote."""
+        data = json.loads(text)
+        binds = tuple(
+            Bind(Path(source), Path(target), tuple(keep)) for source, target, keep in data["binds"]
+        )
+        return cls(data["command"], binds, data["lifeline"], data["report"])
 
 
 def supervise(plan: Supervision) -> int:
-    """Run the command to its end. Returns its wait status; see ``end_as``.
+    """Run the command until it exits. Return its wait status for ``end_as``.
 
-    Must be called from a process with one thread.
+    Must be called in a process with a single thread, because it forks.
     """
+    # Before the fork: a command can fork and exit before the parent gets to run.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # Blocked signals stay pending, so none is lost before `sigwaitinfo`.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     started_read, started_write = os.pipe()
     child = os.fork()
@@ -74,8 +99,8 @@ def supervise(plan: Supervision) -> int:
         _become(plan, before)
     os.close(started_write)
     try:
-        # At its end the command runs, or could not: exec closes the other side. Before that
-        # it has no session of its own that a signal could go to.
+        # The pipe ends when exec closes its other side: the command runs, or failed to start.
+        # Before that it has no process group that the program could signal.
         os.read(started_read, 1)
         os.close(started_read)
         if plan.report is not None:
@@ -89,9 +114,10 @@ def supervise(plan: Supervision) -> int:
 
 
 def end_as(status: int) -> NoReturn:
-    """End this process as the one with this wait status ended, by the same signal if so."""
+    """Exit as the process with this wait status did: with its status, or by its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
+        # The command has dumped core already, if it was configured to.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):
             signal.signal(number, signal.SIG_DFL)
@@ -102,32 +128,36 @@ def end_as(status: int) -> NoReturn:
 
 
 def _become(plan: Supervision, mask: set[signal.Signals | int]) -> NoReturn:
-    """In the child: the command itself, or an exit with one line on standard error."""
+    """In the child: become the command, or exit with one line on standard error."""
     try:
         if plan.lifeline is not None:
+            # A session has a process group, to which the program can send signals. Without a
+            # lifeline, the command stays in the group that the terminal signals.
             os.setsid()
         if plan.binds:
+            # After the fork: only the command gets the mounts, not the supervisor.
             enter(plan.binds)
         for number in (signal.SIGPIPE, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)  # Python ignores one and catches the other
+            signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE and catches SIGINT
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvp(plan.command[0], list(plan.command))
     except NamespaceError as error:
-        _complain(str(error))
+        _print_error(str(error))
     except OSError as error:
-        _complain(f"{plan.command[0]}: cannot be started: {error.strerror}")
+        _print_error(f"{plan.command[0]}: cannot be started: {error.strerror}")
     except ValueError as error:
-        _complain(f"{plan.command[0]!r}: cannot be started: {error}")
+        _print_error(f"{plan.command[0]!r}: cannot be started: {error}")
     finally:
+        # Not sys.exit: handlers of the parent program must not run in the child.
         os._exit(CANNOT_START)
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     os.write(2, f"devicemanager: {text}\n".encode(errors="replace"))
 
 
 def _signal_at_end(pipe: int) -> None:
-    """SIGIO when the pipe's other end is closed."""
+    """Have the kernel send SIGIO when the pipe's other end is closed."""
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
     fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC | os.O_NONBLOCK)
@@ -136,17 +166,20 @@ def _signal_at_end(pipe: int) -> None:
 def _wait(child: int, plan: Supervision) -> int:
     while True:
         if plan.lifeline is not None and _is_closed(plan.lifeline):
+            # The descendants follow in `_end_descendants`.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
             return os.waitpid(child, 0)[1]
-        for pid, status in _ended():
+        # Checked before each wait: one SIGCHLD can stand for several children.
+        for pid, status in _exited():
             if pid == child:
                 return status
-        came = signal.sigwaitinfo(_AWAITED)
-        number = signal.Signals(came.si_signo)
-        # The terminal has sent it to the command as well.
-        is_terminals = came.si_code == _SI_KERNEL and number in _FROM_TERMINAL
-        if number in _FORWARDED and not is_terminals:
+        info = signal.sigwaitinfo(_AWAITED)
+        number = signal.Signals(info.si_signo)
+        # A signal of the terminal comes from the kernel, one of `kill` from a process.
+        # The terminal sends its signals to the whole group, so the command has it already.
+        from_terminal = info.si_code == _SI_KERNEL and number in _FROM_TERMINAL
+        if number in _FORWARDED and not from_terminal:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, number)
 
@@ -158,8 +191,8 @@ def _is_closed(pipe: int) -> bool:
         return False
 
 
-def _ended() -> Iterator[tuple[int, int]]:
-    """Every child that has ended, with its wait status."""
+def _exited() -> Iterator[tuple[int, int]]:
+    """Yield each child that has exited, with its wait status."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -171,33 +204,36 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 
 def _end_descendants() -> None:
-    """SIGTERM, and SIGKILL for what does not go, until nothing is left."""
+    """Send SIGTERM to all descendants, later SIGKILL, until none is left."""
     limit = time.monotonic() + _GRACE_SECONDS
     number = signal.SIGTERM
-    told: set[int] = set()
+    signalled: set[int] = set()
     while True:
-        for _ in _ended():
+        # Reap zombies: they are children until then.
+        for _ in _exited():
             pass
         left = _children()
         if not left:
             return
         if time.monotonic() >= limit and number is signal.SIGTERM:
-            number, told = signal.SIGKILL, set()
-        for pid in left - told:
+            number, signalled = signal.SIGKILL, set()
+        for pid in left - signalled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-                os.kill(pid, signal.SIGCONT)  # one that is stopped hears nothing else
-        told |= left
+                os.kill(pid, signal.SIGCONT)  # a stopped process handles SIGTERM only now
+        signalled |= left
+        # A timeout, because a grandchild becomes a child without a signal.
         signal.sigtimedwait({signal.SIGCHLD}, 0.05)
 
 
 def _children() -> set[int]:
-    """Our children; the children of one that ends become ours."""
-    found: set[int] = set()
+    """Return the children of this process, which include orphaned descendants."""
+    children: set[int] = set()
+    # The kernel lists children per thread of the parent.
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError):
-            found.update(map(int, (task / "children").read_text().split()))
-    return found
+            children.update(map(int, (task / "children").read_text().split()))
+    return children
 
 
 def _prctl(option: int, value: int) -> None:

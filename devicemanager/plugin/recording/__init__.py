@@ -1,8 +1,19 @@
-"""Recorded traffic between a kubelet and its plugins, and plugins that answer from it.
+"""Record the calls between a kubelet and its plugins, and replay them as a plugin.
 
-What belongs here: standing between the two (``recorder``), the format of what they said
-(``calls``, ``recording``), and the plugin that says it again (``replay``). What never does:
-anything of the kubelet's side; whoever registers and dials is a real one, or the mock.
+Theory of operation. A ``Recorder`` serves ``kubelet.sock`` for the plugins. When a plugin
+registers, the recorder starts a proxy socket in the kubelet's directory, and forwards Register with
+that socket's name. The kubelet then calls the proxy, which makes each call on the plugin. Every
+call, list and end of a stream becomes one line of the file when it ends.
+
+A ``ReplayPlugin`` is a plugin of the author framework whose service takes its lists and responses
+from a recording. It finds the response of a request by comparing device IDs as sets.
+
+In:  a running kubelet (real or mock) and plugins; or a file.
+Out: a file of JSON lines (``calls``, ``recording``); or a registered plugin and its misses.
+
+Invariants: bytes are forwarded unchanged, except the endpoint in Register; what is written can be
+redacted; an error of the file never affects a call. Start reading at ``recorder``, ``proxy``,
+``layout`` (which socket is where), then ``calls`` and ``replay``.
 """
 
 from __future__ import annotations
@@ -10,7 +21,6 @@ from __future__ import annotations
 from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
-    from devicemanager.plugin.recording.answers import Miss
     from devicemanager.plugin.recording.calls import SCHEMA, EndedBy, RecordedCall
     from devicemanager.plugin.recording.errors import NotRecorded, RecordingError
     from devicemanager.plugin.recording.recorder import Recorder
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
         Recording,
     )
     from devicemanager.plugin.recording.replay import ReplayPlugin
+    from devicemanager.plugin.recording.responses import Miss
 
 __all__ = [
     "SCHEMA",
@@ -40,7 +51,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "SCHEMA": "calls",
         "EndedBy": "calls",
-        "Miss": "answers",
+        "Miss": "responses",
         "NotRecorded": "errors",
         "RecordedCall": "calls",
         "RecordedRegistration": "recording",

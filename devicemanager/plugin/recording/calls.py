@@ -1,4 +1,8 @@
-"""One recorded call, and the line of the file that holds it."""
+"""One recorded call, and its line in the file.
+
+The line has the messages twice: as bytes, which count, and as data, for people. Methods that the
+API does not define are recorded as well; their messages have no data.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,30 @@ from typing import Any
 
 import attrs
 
+from devicemanager.events.calls import rendering
 from devicemanager.plugin.recording.errors import RecordingError
-from devicemanager.plugin.recording.messages import (
-    LIST_AND_WATCH,
-    is_known,
-    request_data,
-    response_data,
-)
 
-__all__ = ["OK", "SCHEMA", "EndedBy", "RecordedCall", "call_from_line", "is_stream", "line_of"]
+__all__ = [
+    "LIST_AND_WATCH",
+    "OK",
+    "REGISTER",
+    "SCHEMA",
+    "EndedBy",
+    "RecordedCall",
+    "call_from_line",
+    "is_stream",
+    "line_of",
+    "request_data",
+]
 
 SCHEMA = "devicemanager.recording/v1"
 """The name and version of the file's format, in the ``schema`` of its first line."""
 
 OK = "OK"
 """The status code of a call that succeeded."""
+
+REGISTER = "Register"
+LIST_AND_WATCH = "ListAndWatch"
 
 
 class EndedBy(StrEnum):
@@ -34,70 +47,86 @@ class EndedBy(StrEnum):
     PLUGIN = "plugin"
     KUBELET = "kubelet"
     RECORDER = "recorder"
-    """It was under way when the recording ended."""
+    """The call was in progress when the recording ended."""
 
 
 @attrs.frozen(kw_only=True)
 class RecordedCall:
-    """One RPC, or one message of a ListAndWatch stream, or the end of such a stream."""
+    """An RPC, a message of a ListAndWatch stream, or the end of such a stream."""
 
     number: int
-    """Calls of a recording are numbered from 1, in the order in which they ended."""
+    """Number of the call, from 1, in the order in which calls ended."""
     time: float
-    """When the call began, or when this list came: seconds since the epoch."""
+    """When the call began, or this list arrived: seconds since the epoch."""
     kubelet: int
-    """Which kubelet of the recording, from 1: another one after each restart."""
+    """Number of the kubelet instance, from 1."""
     registration: int
-    """Which Register of the recording, from 1, made the connection; that call has it, too."""
+    """Number of the Register call, from 1, that led to this call, or that this call is."""
     resource: str
     plugin: str
-    """The plugin's endpoint as it registered it: the file name of its socket."""
+    """The plugin's endpoint, as in its Register: the file name of its socket."""
     direction: str
     """``to-plugin``, or ``to-kubelet`` for Register."""
     rpc: str
-    """The method's name, such as ``Allocate``."""
+    """Name of the method, such as ``Allocate``."""
     request_bytes: bytes = attrs.field(repr=False)
     response_bytes: bytes | None = attrs.field(repr=False, default=None)
     """None if there was no response."""
     code: str = OK
-    """The status code's name as Go spells it: ``OK``, ``DeadlineExceeded``."""
+    """Name of the status code, as in Go: ``OK``, ``DeadlineExceeded``."""
     message: str = ""
     """The status's message; empty with ``OK``."""
     duration: float = 0.0
-    """Seconds from the request until the answer; of a list, since the stream was opened."""
+    """Seconds from request to response; for a list, since the stream was opened."""
     stream: int | None = None
-    """Which ListAndWatch stream of the recording this is, from 1; None for anything else."""
+    """Number of the ListAndWatch stream, from 1; None for other calls."""
     stream_message: int | None = None
-    """Which list of its stream this is, from 1; None for its end, and for anything else."""
+    """Number of the list in its stream, from 1; None for the end, and for other calls."""
     ended_by: EndedBy | None = None
-    """None for a list: its stream goes on."""
+    """Who ended the call; None for a list, because its stream continues."""
     redacted: tuple[str, ...] = ()
-    """The environment variables whose values in the response are ``REDACTED``."""
+    """Environment variables whose values in the response are ``REDACTED``."""
 
     @property
     def request(self) -> dict[str, Any]:
-        """The request as data: the fields of the .proto file by their names there, those
-        with default values included, numbers as numbers. ``{"undecodable": "<base64>"}`` for
-        bytes that are no such message."""
+        """The request as data, with the field names of the .proto file.
+
+        Fields with default values are included; numbers are numbers. Bytes that cannot be decoded
+        are ``{"undecodable": "<base64>"}``.
+        """
         return request_data(self.rpc, self.request_bytes)
 
     @property
     def response(self) -> dict[str, Any] | None:
         """The response as data, in the form of ``request``; None if there was none."""
         response = self.response_bytes
-        return None if response is None else response_data(self.rpc, response)
+        if response is None:
+            return None
+        known = self.rpc in rendering.RPCS
+        return rendering.response_data(self.rpc, response) if known else _undecodable(response)
 
 
 def is_stream(rpc: str) -> bool:
-    """Whether a method may answer with any number of messages, as far as anybody knows."""
-    return rpc == LIST_AND_WATCH or not is_known(rpc)
+    """True if a method can return any number of messages; unknown methods may do so."""
+    return rpc == LIST_AND_WATCH or rpc not in rendering.RPCS
+
+
+def request_data(rpc: str, request: bytes) -> dict[str, Any]:
+    """Return a request as data; see ``RecordedCall.request``."""
+    return rendering.request_data(rpc, request) if rpc in rendering.RPCS else _undecodable(request)
+
+
+def _undecodable(content: bytes) -> dict[str, Any]:
+    return {"undecodable": base64.b64encode(content).decode()}
 
 
 def line_of(call: RecordedCall) -> str:
-    """The call as a line of the file, without its end."""
+    """Return the call as a line of the file, without the line break."""
+    # The data is for people and tools such as jq; `call_from_line` reads only the bytes.
     response = call.response_bytes
     data = {
         "number": call.number,
+        # Microseconds are enough, and shorter than all digits of a float.
         "time": round(call.time, 6),
         "kubelet": call.kubelet,
         "registration": call.registration,
@@ -121,27 +150,26 @@ def line_of(call: RecordedCall) -> str:
 
 
 def call_from_line(data: Mapping[str, Any]) -> RecordedCall:
-    """The call of a line that was read as JSON. The bytes count, not the data beside them;
-    keys that are not known are left out. Raises RecordingError."""
+    """Return the call of a parsed line. Unknown keys are ignored. Raises RecordingError."""
     ended_by = data.get("ended_by")
     response = data.get("response_bytes")
     try:
         return RecordedCall(
-            number=_of(int, data, "number"),
-            time=float(_of(int | float, data, "time")),
-            kubelet=_of(int, data, "kubelet"),
-            registration=_of(int, data, "registration"),
-            resource=_of(str, data, "resource"),
-            plugin=_of(str, data, "plugin"),
-            direction=_of(str, data, "direction"),
-            rpc=_of(str, data, "rpc"),
-            request_bytes=base64.b64decode(_of(str, data, "request_bytes"), validate=True),
+            number=_get(int, data, "number"),
+            time=float(_get(int | float, data, "time")),
+            kubelet=_get(int, data, "kubelet"),
+            registration=_get(int, data, "registration"),
+            resource=_get(str, data, "resource"),
+            plugin=_get(str, data, "plugin"),
+            direction=_get(str, data, "direction"),
+            rpc=_get(str, data, "rpc"),
+            request_bytes=base64.b64decode(_get(str, data, "request_bytes"), validate=True),
             response_bytes=None if response is None else base64.b64decode(response, validate=True),
-            code=_of(str, data, "code"),
-            message=_of(str, data, "message"),
-            duration=float(_of(int | float, data, "duration")),
-            stream=_of(int | None, data, "stream"),
-            stream_message=_of(int | None, data, "stream_message"),
+            code=_get(str, data, "code"),
+            message=_get(str, data, "message"),
+            duration=float(_get(int | float, data, "duration")),
+            stream=_get(int | None, data, "stream"),
+            stream_message=_get(int | None, data, "stream_message"),
             ended_by=None if ended_by is None else EndedBy(ended_by),
             redacted=tuple(map(str, data.get("redacted", ()))),
         )
@@ -149,7 +177,7 @@ def call_from_line(data: Mapping[str, Any]) -> RecordedCall:
         raise RecordingError(f"not a recorded call: {error}") from error
 
 
-def _of(kind: Any, data: Mapping[str, Any], key: str) -> Any:
+def _get(kind: Any, data: Mapping[str, Any], key: str) -> Any:
     value = data.get(key)
     if not isinstance(value, kind):
         raise RecordingError(f"not a recorded call: {key} is {value!r:.200}")

@@ -1,4 +1,4 @@
-"""What can go wrong with a recording."""
+"""Errors of recordings and replays."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["NotRecorded", "RecordingError"]
 
 
 class RecordingError(PluginError):
-    """A recording cannot be made, written or read; one line that says where and why."""
+    """A recording cannot be made, written or read; one line with place and reason."""
 
 
 class NotRecorded(PluginError, AssertionError):
-    """A kubelet asked a replayed plugin what is not in its recording; a line for each."""
+    """A replayed plugin got requests that are not in its recording; one line for each."""

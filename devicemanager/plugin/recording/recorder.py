@@ -1,4 +1,9 @@
-"""Stands between a kubelet and its plugins, passes everything on, and writes it down."""
+"""The recorder: a proxy between a kubelet and its plugins that records all calls.
+
+One thread (``_run``) follows the kubelet: it serves the Registration service while a kubelet runs,
+and removes sockets on one side that were removed on the other. File events only wake it; it also
+reads the sockets every two seconds. Calls run on gRPC's threads.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +22,20 @@ from google.protobuf.message import DecodeError
 from devicemanager.core.api.deviceplugin import PLUGIN_DIRECTORY
 from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
 from devicemanager.io.watch import ChangeKind, DirectoryWatch
-from devicemanager.plugin.executor import DaemonThreadPoolExecutor
-from devicemanager.plugin.notifier import Notifier
-from devicemanager.plugin.recording.calls import EndedBy
+from devicemanager.plugin.common.executor import DaemonThreadPoolExecutor
+from devicemanager.plugin.common.notifier import Notifier
+from devicemanager.plugin.recording.calls import REGISTER, EndedBy
 from devicemanager.plugin.recording.errors import RecordingError
-from devicemanager.plugin.recording.forwarding import (
+from devicemanager.plugin.recording.layout import InPlace, PrivateDirectory, SocketLayout
+from devicemanager.plugin.recording.proxy import (
     CHANNEL_OPTIONS,
     SERVER_OPTIONS,
-    Handlers,
+    AnyMethodHandler,
+    PluginProxies,
+    PluginProxy,
     forward,
 )
-from devicemanager.plugin.recording.messages import REGISTER
-from devicemanager.plugin.recording.places import InPlace, Place, PrivateDirectory
 from devicemanager.plugin.recording.redaction import Redaction
-from devicemanager.plugin.recording.relay import Relay
-from devicemanager.plugin.recording.relays import Relays
 from devicemanager.plugin.recording.writer import (
     CallInProgress,
     RecordingWriter,
@@ -48,29 +52,29 @@ __all__ = ["Recorder"]
 _log = logging.getLogger(__name__)
 
 _RECHECK = 2.0
-_SOON = 0.1
+_RETRY = 0.1
 _WORKERS = 16
 _GRACE = 0.2
 _SERVED_SECONDS = 1.0
-"""How long a registration waits for the plugin to serve before the kubelet hears of it."""
+"""How long a registration waits for the plugin's socket before it is forwarded."""
 _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class Recorder:
-    """Records what a kubelet and the plugins of ``plugin_dir`` say to each other.
+    """Records all calls between a kubelet and the plugins that register in ``plugin_dir``.
 
-    Plugins that register in ``plugin_dir`` are registered with the kubelet of
-    ``kubelet_dir``, which finds them under the same names. Without ``plugin_dir`` that is a
-    new directory, which goes with ``stop``. With ``in_place`` there is none: the recorder
-    takes the place of the kubelet's socket, and every plugin of the node registers anew, with
-    it; at the end the kubelet's socket is put back. ``file`` is a path that must not exist
-    yet, or a text file. ``resources``: only these are recorded; the others are passed on all
-    the same. ``redact_env``: regular expressions; values of environment variables whose names
-    match one are not written. ``report`` is called with a line for people about what happens.
+    The recorder registers them with the kubelet of ``kubelet_dir``, under the same names. Without
+    ``plugin_dir``, it creates a directory and removes it in ``stop``. With ``in_place``, the
+    recorder replaces the kubelet's socket until ``stop``, and all plugins of the node register with
+    it.
 
-    Both sides may restart at any time: what the kubelet does to its directory the plugins see
-    in theirs, and the other way round. A context manager: entering starts, leaving stops.
-    Raises RecordingError.
+    ``file`` is a path that must not exist, or a text file. Only calls of ``resources`` are recorded
+    (default: all); others are forwarded only. ``redact_env``: regular expressions; values of
+    environment variables with a matching name are not written. ``report`` is called with a line
+    of text for each change.
+
+    Both sides can restart at any time: sockets that are removed on one side are removed on the
+    other. A context manager: entering starts, leaving stops. Raises RecordingError.
     """
 
     def __init__(
@@ -86,27 +90,30 @@ class Recorder:
     ) -> None:
         directory = Path(kubelet_dir).absolute()
         private = None if plugin_dir is None else Path(plugin_dir).absolute()
+        # Check everything before a directory or a file is created: an error then leaves nothing.
         if in_place and private is not None:
-            raise RecordingError("a recorder is in place, or plugins have a directory: not both")
+            raise RecordingError("use either in_place or plugin_dir, not both")
         for path in filter(None, (directory, private)):
             if not path.is_dir():
-                raise RecordingError(f"{path} is not a directory: name one that kubelets serve")
+                raise RecordingError(f"{path} is not a directory: use a kubelet's plugin directory")
         if private == directory:
-            raise RecordingError(f"{directory} is the kubelet's own: plugins need another one")
+            raise RecordingError(
+                f"{directory} is the kubelet's directory: plugins need another one"
+            )
+        # A short path, because each plugin's socket has to fit into 107 bytes.
         self._temporary = None
         if private is None and not in_place:
             try:
                 private = self._temporary = short_directory()
             except NoDirectory as error:
-                text = f"{error}: give the plugins a directory, or {ADVICE}"
-                raise RecordingError(text) from error
+                raise RecordingError(f"{error}: set a plugin directory, or {ADVICE}") from error
         self._kubelet_dir = directory
         self._resources = frozenset(resources)
         self._redaction = Redaction(redact_env)
         self._report = report
         self._file = file
         try:
-            self._place: Place = (
+            self._layout: SocketLayout = (
                 InPlace(directory) if private is None else PrivateDirectory(directory, private)
             )
         except (PodResourcesError, OSError) as error:
@@ -115,38 +122,43 @@ class Recorder:
         self._changed = Notifier()
         self._watches = [
             DirectoryWatch(path, lambda _change: self._changed.notify(), _SOCKET_CHANGES)
-            for path in sorted({directory, self._place.plugin_dir})
+            # With `in_place` both are the same directory, which needs only one watch.
+            for path in sorted({directory, self._layout.plugin_dir})
         ]
         self._stopping = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="recorder", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._pool = DaemonThreadPoolExecutor(_WORKERS, "registrations")
-        # Only the keeper, and who starts and stops it, use the three below.
+        # Used by the recorder's thread, and by start() and stop() while it does not run.
         self._server: grpc.Server | None = None
         self._kubelet: FileIdentity | None = None
         self._kubelets = 0
-        self._relays = Relays(removes_plugins=self._place.removes_plugins)
+        self._proxies = PluginProxies(removes_plugins=self._layout.removes_plugins)
 
     @property
     def plugin_dir(self) -> Path:
-        """Where plugins register to be recorded."""
-        return self._place.plugin_dir
+        """The directory in which plugins register."""
+        return self._layout.plugin_dir
 
     @property
     def calls(self) -> int:
-        """How many lines were recorded: calls, lists, and ends of streams."""
+        """Number of recorded calls, lists and ends of streams."""
         return self._writer.calls
 
     def start(self) -> Self:
-        """Record from now on. Raises RecordingError: the file is there already or cannot be
-        made, or the directory cannot be written to."""
+        """Start to record.
+
+        Raises RecordingError if the file exists or cannot be created, or if the directory is not
+        writable.
+        """
         if isinstance(self._file, (str, os.PathLike)):
             try:
                 self._stream: IO[str] = open_new(self._file)
             except FileExistsError as error:
-                raise RecordingError(f"{self._file} exists: name another file") from error
+                raise RecordingError(f"{self._file} exists: use another file") from error
             except OSError as error:
                 raise RecordingError(f"cannot write {self._file}: {error.strerror}") from error
         else:
+            # A file of the caller is written, but never closed here.
             self._stream = self._file
         self._writer = RecordingWriter(
             self._stream, str(self._kubelet_dir), self._redaction, self._cannot_write
@@ -154,27 +166,32 @@ class Recorder:
         for watch in self._watches:
             watch.ensure()
         try:
-            self._look()
+            # On the caller's thread: a directory that is not writable must be an error of `start`.
+            # Later, the same error is only reported, because it can be temporary.
+            self._follow_kubelet()
         except (RecordingError, PodResourcesError, OSError, RuntimeError) as error:
+            # The thread does not run yet, so everything must be stopped here.
             self._end()
-            raise RecordingError(f"cannot stand in for the kubelet: {error}") from error
+            raise RecordingError(f"cannot serve the recorder's socket: {error}") from error
         if self._kubelet is None:
-            self._report(f"waiting for a kubelet that serves {self._kubelet_dir}")
-        self._keeper.start()
+            self._report(f"waiting for a kubelet in {self._kubelet_dir}")
+        self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Leave: the plugins' streams end, and what was under way is written. Stopping twice
-        does nothing. Raises RecordingError if the recording could not be written whole."""
+        """Stop: write the calls in progress, then end the plugins' streams.
+
+        A second call does nothing. Raises RecordingError if the recording is incomplete.
+        """
         if self._stopping.is_set():
             return
         self._stopping.set()
         self._changed.notify()
-        self._keeper.join()
+        self._thread.join()
         self._end()
         if self._writer.error is not None:
             raise RecordingError(
-                f"the recording is not whole: {self._writer.error.strerror or self._writer.error}"
+                f"the recording is incomplete: {self._writer.error.strerror or self._writer.error}"
             )
 
     def __enter__(self) -> Self:
@@ -183,49 +200,56 @@ class Recorder:
     def __exit__(self, *_exc: object) -> None:
         self.stop()
 
-    # -- the kubelet's comings and goings ------------------------------------------------
+    # -- starts and stops of the kubelet -------------------------------------------------
 
-    def _keep(self) -> None:
-        complaint = ""
+    def _run(self) -> None:
+        reported = ""
         while not self._stopping.is_set():
+            # Before the observation: a change during it ends the wait below at once.
             seen = self._changed.count
             pause = _RECHECK
             try:
                 for watch in self._watches:
                     watch.ensure()
-                self._look()
-                complaint = ""
+                self._follow_kubelet()
+                reported = ""
             except (RecordingError, PodResourcesError, OSError, RuntimeError) as error:
-                pause = _SOON
-                if str(error) != complaint:
-                    complaint = str(error)
-                    self._report(f"cannot stand in for the kubelet now: {error}")
+                pause = _RETRY
+                # Report each problem once, not ten times per second.
+                if str(error) != reported:
+                    reported = str(error)
+                    self._report(f"cannot serve the recorder's socket now: {error}")
             if self._kubelet is None:
-                # A socket that is there and not served yet brings no further event.
-                pause = _SOON
+                # A socket exists before it is served, and serving it causes no file event.
+                pause = _RETRY
             self._changed.wait(seen, pause)
 
-    def _look(self) -> None:
-        kubelet = self._place.kubelet()
+    def _follow_kubelet(self) -> None:
+        kubelet = self._layout.kubelet()
         if kubelet != self._kubelet:
+            # The old kubelet is gone even if a new one has already replaced its socket: plugins
+            # must see both events, or they would keep connections to the old one.
             self._leave()
-            self._relays.mirror()
+            self._proxies.mirror()
             if kubelet is not None:
                 self._kubelets += 1
                 self._serve()
             self._kubelet = kubelet
             self._report(
                 f"the kubelet of {self._kubelet_dir} "
-                + ("has gone" if kubelet is None else f"serves; plugins: {self.plugin_dir}")
+                + ("has stopped" if kubelet is None else f"runs; plugins: {self.plugin_dir}")
             )
-        self._relays.mirror()
+        self._proxies.mirror()
 
     def _serve(self) -> None:
         server = grpc.server(
-            self._pool.for_grpc(), handlers=[Handlers(self._answer)], options=SERVER_OPTIONS
+            self._pool.for_grpc(),
+            handlers=[AnyMethodHandler(self._register)],
+            options=SERVER_OPTIONS,
         )
+        # A server that was not started still has threads, which only `stop` ends.
         try:
-            self._place.serve(server)
+            self._layout.serve(server)
         except BaseException:
             server.stop(None)
             raise
@@ -233,18 +257,19 @@ class Recorder:
 
     def _leave(self) -> None:
         server, self._server = self._server, None
-        self._relays.kubelet_leaves()
-        self._place.leave()
+        # Before the sockets change, because plugins react to that at once.
+        self._proxies.kubelet_leaves()
+        self._layout.leave()
         if server is not None:
             server.stop(_GRACE).wait()
 
     def _end(self) -> None:
-        # Before the plugins notice: what they do because we leave is no part of it.
+        # First: what plugins do because the recorder stops must not be recorded.
         self._writer.close()
         self._leave()
         for watch in self._watches:
             watch.stop()
-        self._relays.close()
+        self._proxies.close()
         self._pool.close()
         if self._stream is not self._file:
             self._stream.close()
@@ -253,10 +278,12 @@ class Recorder:
 
     # -- registrations ---------------------------------------------------------------
 
-    def _answer(
+    def _register(
         self, method: str, request: bytes, context: grpc.ServicerContext
     ) -> Iterator[bytes]:
+        """Forward a call to the kubelet; in Register, replace the endpoint by the proxy's."""
         rpc = method.rpartition("/")[2]
+        # Other methods are forwarded as well: a later API version can have more of them.
         message = _register_request(request) if rpc == REGISTER else dp.RegisterRequest()
         plugin = Registered(
             self._kubelets, next(self._numbers), message.resource_name, message.endpoint
@@ -264,11 +291,16 @@ class Recorder:
         recorded = not self._resources or plugin.resource in self._resources
         call = self._writer.begin(plugin, rpc, request) if recorded else None
         if _is_file_name(message.endpoint):
-            message.endpoint = self._stand_in(plugin, recorded)
+            message.endpoint = self._serve_proxy(plugin, recorded)
+            # Otherwise forward the original bytes, with fields that this version of the API lacks.
             if message.endpoint != plugin.plugin:
                 request = message.SerializeToString()
         self._report(f"{plugin.resource or rpc} registers as {plugin.plugin}")
-        channel = grpc.insecure_channel(sockets.target(self._place.upward), options=CHANNEL_OPTIONS)
+        # One channel per registration: after a kubelet restart, an old channel would wait for its
+        # reconnect backoff.
+        channel = grpc.insecure_channel(
+            sockets.target(self._layout.kubelet_socket), options=CHANNEL_OPTIONS
+        )
         try:
             yield from forward(
                 channel,
@@ -282,33 +314,37 @@ class Recorder:
         finally:
             channel.close()
 
-    def _stand_in(self, plugin: Registered, recorded: bool) -> str:
-        """Serve the plugin's front; returns the endpoint that the kubelet is told."""
-        front = self._place.front(plugin.plugin)
+    def _serve_proxy(self, plugin: Registered, recorded: bool) -> str:
+        """Start the plugin's proxy; return its endpoint for the kubelet."""
+        path = self._layout.proxy_path(plugin.plugin)
 
         def begin(rpc: str, request: bytes) -> CallInProgress | None:
             return self._writer.begin(plugin, rpc, request) if recorded else None
 
-        relay = Relay(self.plugin_dir / plugin.plugin, front, begin)
-        self._relays.add(relay)
-        relay.open()
-        relay.opened.wait(_SERVED_SECONDS)
-        if relay.error:
-            self._report(f"{plugin.resource} cannot be recorded: {relay.error}")
-        return front.name
+        proxy = PluginProxy(self.plugin_dir / plugin.plugin, path, begin)
+        self._proxies.add(proxy)
+        proxy.open()
+        # The kubelet dials for 10 s as well. Waiting for a second avoids its log lines about a
+        # plugin that is not served yet.
+        proxy.opened.wait(_SERVED_SECONDS)
+        if proxy.error:
+            self._report(f"{plugin.resource} cannot be recorded: {proxy.error}")
+        return path.name
 
     def _cannot_write(self, error: OSError) -> None:
-        self._report(f"the recording cannot be written any more: {error.strerror or error}")
+        self._report(f"cannot write the recording: {error.strerror or error}; recording stops")
 
 
 def _register_request(request: bytes) -> dp.RegisterRequest:
     try:
         return dp.RegisterRequest.FromString(request)
     except DecodeError:
+        # Forward it unchanged: the kubelet rejects it with its own text.
         return dp.RegisterRequest()
 
 
 def _is_file_name(endpoint: str) -> bool:
+    # An endpoint such as `../x` would lead out of the directory. The kubelet checks it itself.
     return (
         bool(endpoint)
         and "/" not in endpoint

@@ -1,4 +1,4 @@
-"""A recording that is read: which plugins registered, and what each was asked and said."""
+"""Read a recording: registrations of plugins, and the calls and list streams of each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from typing import Any, Self
 import attrs
 
 from devicemanager.io.safe_read import FileRejected, read_regular
-from devicemanager.plugin.recording.calls import OK, SCHEMA, RecordedCall, call_from_line
+from devicemanager.plugin.recording.calls import (
+    LIST_AND_WATCH,
+    OK,
+    REGISTER,
+    SCHEMA,
+    RecordedCall,
+    call_from_line,
+)
 from devicemanager.plugin.recording.errors import RecordingError
-from devicemanager.plugin.recording.messages import LIST_AND_WATCH, REGISTER
 
 __all__ = ["RecordedRegistration", "RecordedStream", "Recording"]
 
 MAX_SIZE = 512 << 20
-"""The most that a recording may have."""
+"""Maximum size of a recording in bytes."""
 
 
 @attrs.frozen
@@ -27,12 +33,12 @@ class RecordedStream:
 
     lists: tuple[RecordedCall, ...]
     end: RecordedCall | None
-    """How it ended; None if the recorder was killed before."""
+    """The end of the stream; None if the recorder was killed before it."""
 
 
 @attrs.frozen
 class RecordedRegistration:
-    """One Register of a plugin, and all that came of it."""
+    """A Register call of a plugin, and all calls that followed from it."""
 
     register: RecordedCall
     calls: tuple[RecordedCall, ...]
@@ -42,27 +48,27 @@ class RecordedRegistration:
 
     @property
     def resource(self) -> str:
-        """The resource that was registered."""
+        """Name of the registered resource."""
         return self.register.resource
 
 
 @attrs.frozen
 class Recording:
-    """What a file holds."""
+    """The content of a recording."""
 
     path: Path
     kubelet_dir: str
-    """The plugin directory of the kubelet, on the machine where it was recorded."""
+    """The kubelet's plugin directory on the machine of the recording."""
     time: float
-    """When it began: seconds since the epoch."""
+    """Start of the recording: seconds since the epoch."""
     calls: tuple[RecordedCall, ...]
-    """Every call, list, and end of a stream, in the order of their numbers."""
+    """All calls, lists and ends of streams, sorted by number."""
     is_truncated: bool = False
-    """Whether the last line is not whole, as a recorder that was killed leaves it."""
+    """True if the last line is incomplete, because the recorder was killed."""
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file of at most 512 MiB. Raises RecordingError with the line that is wrong."""
+        """Read a file of at most 512 MiB. Raises RecordingError with the number of a bad line."""
         where = Path(path)
         try:
             data = read_regular(where, MAX_SIZE)
@@ -74,12 +80,13 @@ class Recording:
 
     @classmethod
     def loads(cls, data: bytes, path: str | os.PathLike[str]) -> Self:
-        """The same of a file's contents; errors name the path."""
+        """Parse the content of a file; errors name ``path``."""
         where = Path(path)
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise RecordingError(f"cannot read {where}: it is not text") from error
+            raise RecordingError(f"cannot read {where}: not UTF-8 text") from error
+        # After a complete last line, the last part is empty.
         *lines, last = text.split("\n")
         header = _header(where, lines)
         calls = [_call(where, number, line) for number, line in enumerate(lines[1:], start=2)]
@@ -93,34 +100,37 @@ class Recording:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The resources that were registered, in the order of their first registration."""
-        found = sorted(self._registers(), key=lambda call: call.registration)
-        return tuple(dict.fromkeys(call.resource for call in found if call.resource))
+        """The registered resources, in the order of their first registration."""
+        registers = sorted(self._registers(), key=lambda call: call.registration)
+        return tuple(dict.fromkeys(call.resource for call in registers if call.resource))
 
     def registrations(self, resource: str) -> tuple[RecordedRegistration, ...]:
-        """The registrations of a resource that the kubelet took, in their order; if there was
-        none, those that it rejected."""
-        found = [
+        """Return the registrations of a resource that the kubelet accepted, oldest first.
+
+        If it accepted none, return those that it rejected.
+        """
+        # One Register call is one registration. Its calls and streams have the same number.
+        every = [
             self._registration(call)
             for call in sorted(self._registers(), key=lambda call: call.registration)
             if call.resource == resource
         ]
-        return tuple([each for each in found if each.register.code == OK] or found)
+        return tuple([each for each in every if each.register.code == OK] or every)
 
     def _registers(self) -> Iterator[RecordedCall]:
         return (call for call in self.calls if call.rpc == REGISTER)
 
     def _registration(self, register: RecordedCall) -> RecordedRegistration:
-        mine = [
+        following = [
             call
             for call in self.calls
             if call.registration == register.registration and call.rpc != REGISTER
         ]
         streams: dict[int | None, list[RecordedCall]] = {}
-        for call in mine:
+        for call in following:
             if call.rpc == LIST_AND_WATCH:
                 streams.setdefault(call.stream, []).append(call)
-        unary = tuple(call for call in mine if call.rpc != LIST_AND_WATCH)
+        unary = tuple(call for call in following if call.rpc != LIST_AND_WATCH)
         return RecordedRegistration(
             register,
             unary,
@@ -138,8 +148,8 @@ def _header(path: Path, lines: list[str]) -> dict[str, Any]:
     header = _json(path, 1, lines[0]) if lines else {}
     schema = header.get("schema")
     if schema != SCHEMA:
-        what = f"schema is {schema!r:.200}" if schema else "there is no schema in its first line"
-        raise RecordingError(f"{path} is no recording of this version ({SCHEMA}): {what}")
+        what = f"schema is {schema!r:.200}" if schema else "no schema in its first line"
+        raise RecordingError(f"{path} is not a recording of this version ({SCHEMA}): {what}")
     return header
 
 
@@ -147,7 +157,7 @@ def _began(path: Path, header: dict[str, Any]) -> float:
     try:
         return float(header.get("time", 0))
     except (TypeError, ValueError, OverflowError) as error:
-        raise RecordingError(f"{path}:1: time is no number of seconds") from error
+        raise RecordingError(f"{path}:1: time is not a number of seconds") from error
 
 
 def _call(path: Path, number: int, line: str) -> RecordedCall:
@@ -164,7 +174,7 @@ def _json(path: Path, number: int, line: str) -> dict[str, Any]:
     except ValueError as error:
         raise RecordingError(f"{path}:{number}: not JSON: {error}") from error
     except RecursionError as error:
-        raise RecordingError(f"{path}:{number}: nested too deeply to be a call") from error
+        raise RecordingError(f"{path}:{number}: nested too deeply for a call") from error
     if not isinstance(data, dict):
         raise RecordingError(f"{path}:{number}: not a JSON object")
     return data

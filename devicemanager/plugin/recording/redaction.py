@@ -1,4 +1,4 @@
-"""Leaving values of environment variables out of a recording."""
+"""Remove values of environment variables from a recording."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ REDACTED = "REDACTED"
 
 
 class Redaction:
-    """Replaces the values of environment variables in answers to Allocate.
+    """Replaces values of environment variables in responses to Allocate.
 
-    ``patterns`` are regular expressions; a variable is redacted if one of them is found in
-    its name. Raises RecordingError for what is no regular expression.
+    ``patterns`` are regular expressions: a variable is redacted if one matches a part of its name.
+    Raises RecordingError for an invalid regular expression.
     """
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
@@ -27,19 +27,21 @@ class Redaction:
         try:
             self._patterns = [re.compile(each) for each in self.patterns]
         except re.error as error:
-            raise RecordingError(f"{error.pattern!r} is no regular expression: {error}") from error
+            raise RecordingError(
+                f"invalid regular expression {error.pattern!r}: {error}"
+            ) from error
 
     def apply(self, rpc: str, response: bytes) -> tuple[bytes, tuple[str, ...]]:
-        """The response as it may be written, and the names of the variables that were redacted.
+        """Return the response to write, and the names of the redacted variables.
 
-        Without one the bytes are those of the plugin.
+        If there are none, the bytes are the plugin's.
         """
         if rpc != "Allocate" or not self._patterns:
             return response, ()
         try:
             message = dp.AllocateResponse.FromString(response)
         except DecodeError:
-            # What is in there cannot be told: nothing of it may be written.
+            # The content is unknown and could be secret: write nothing of it.
             return b"", (REDACTED,)
         names: set[str] = set()
         for container in message.container_responses:
@@ -47,6 +49,7 @@ class Redaction:
                 if any(pattern.search(name) for pattern in self._patterns):
                     container.envs[name] = REDACTED
                     names.add(name)
+        # Unchanged bytes keep fields that this version of the API does not have.
         if not names:
             return response, ()
         return message.SerializeToString(deterministic=True), tuple(sorted(names))

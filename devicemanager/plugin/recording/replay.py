@@ -1,20 +1,18 @@
-"""A plugin that answers as a recorded one did."""
+"""A plugin that responds as a recorded one did."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Self
 
 from devicemanager.plugin.author import Plugin, StaticLister
-from devicemanager.plugin.manager import Manager
+from devicemanager.plugin.manager import ManagedPlugin, Manager
 from devicemanager.plugin.names import check_resource_name
-from devicemanager.plugin.recording.answers import Answers, Miss
 from devicemanager.plugin.recording.errors import NotRecorded, RecordingError
 from devicemanager.plugin.recording.recording import Recording
-from devicemanager.plugin.recording.replayservice import ReplayService
-from devicemanager.plugin.resource import ResourceStatus
+from devicemanager.plugin.recording.replay_service import ReplayService
+from devicemanager.plugin.recording.responses import Miss, RecordedResponses
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.streams import Streams
@@ -24,7 +22,7 @@ __all__ = ["ReplayPlugin"]
 
 
 class _Recorded(Plugin):
-    """What the framework needs of a plugin besides its service, which says it all."""
+    """Placeholder for the framework: ``ReplayService`` responds to all calls."""
 
     def devices(self) -> list[str]:
         return []
@@ -33,18 +31,18 @@ class _Recorded(Plugin):
         raise NotImplementedError
 
 
-class ReplayPlugin:
+class ReplayPlugin(ManagedPlugin):
     """The plugin of one resource of a recording, registered with the kubelet of ``directory``.
 
-    ``recording`` is one, or the path of its file. ``resource`` may be left out if the
-    recording has one only. ``speed``: how many recorded seconds pass in a second; None: no
-    time at all between recorded events. ``start`` serves and goes on in the background,
-    across kubelet restarts too: the n-th registration is the n-th recorded one; if there
-    were fewer, the last list is sent again. ``stop`` unregisters. A context manager does both.
+    ``recording`` is a recording or the path of one. ``resource`` is optional if the recording has
+    only one. ``speed``: recorded seconds per second; None: no time between recorded events.
 
-    A request that was not recorded fails with FAILED_PRECONDITION and is listed in
-    ``misses``; ``on_miss`` is called with each. Raises RecordingError for a recording without
-    such a resource.
+    ``start`` serves in the background, also across kubelet restarts: the n-th registration replays
+    the n-th recorded one. After the last one, the last list is sent again. ``stop`` ends that. A
+    context manager does both.
+
+    A request that was not recorded fails with FAILED_PRECONDITION. It is added to ``misses``, and
+    ``on_miss`` is called. Raises RecordingError if the recording does not have the resource.
     """
 
     def __init__(
@@ -60,13 +58,14 @@ class ReplayPlugin:
         self.recording = loaded
         self.resource = _resource(loaded, resource)
         if speed is not None and not speed > 0:
-            raise RecordingError(f"speed is a number above 0, not {speed}")
+            raise RecordingError(f"speed must be above 0, not {speed}")
         self.speed = speed
         self._on_miss = on_miss
         self._registrations = loaded.registrations(self.resource)
-        every = [call for each in self._registrations for call in each.calls]
-        self._answers = Answers(every)
-        # Guards the two below.
+        self._responses = RecordedResponses(
+            [call for each in self._registrations for call in each.calls]
+        )
+        # Guards the two fields below.
         self._lock = threading.Lock()
         self._served = 0
         self._misses: list[Miss] = []
@@ -75,56 +74,37 @@ class ReplayPlugin:
         self.manager = Manager(
             StaticLister(namespace, {name: _Recorded()}),
             directory,
+            # The framework would register again when a stream ends. `stream_delay` makes it do so
+            # after the recorded time, and `stream_settled` without a longer pause after short
+            # streams.
             PluginSettings(stop_grace=0.5, stream_delay=self._gap(), stream_settled=0.0),
             socket_name=self._registrations[0].register.plugin or None,
-            service=self._service,
+            _service=self._service,
         )
-
-    def start(self) -> Self:
-        """Serve. Raises ConfigurationError if the directory is none, or not writable."""
-        self.manager.start()
-        return self
-
-    def stop(self) -> None:
-        """Unregister and remove the socket. Stopping twice does nothing."""
-        self.manager.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
 
     @property
     def misses(self) -> tuple[Miss, ...]:
-        """The requests that were not recorded, in the order in which they came."""
+        """The requests that were not recorded, oldest first."""
         with self._lock:
             return tuple(self._misses)
 
     @property
     def first_lists(self) -> tuple[bytes, ...]:
-        """The lists that its first stream sends, as messages."""
+        """The lists that its first stream sends, serialized."""
         streams = self._registrations[0].streams
         return tuple(each.response_bytes or b"" for each in streams[0].lists) if streams else ()
 
-    @property
-    def status(self) -> ResourceStatus | None:
-        """State, socket and registrations; None before it has started."""
-        return next(iter(self.manager.resources()), None)
-
-    def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
-        """Wait until the kubelet has registered it and, if ``streaming``, opened its list."""
-        return self.manager.wait_registered(timeout, streaming=streaming)
-
     def check(self) -> None:
-        """Raise NotRecorded if something was asked that was not recorded."""
+        """Raise NotRecorded if there were requests that are not in the recording."""
         if misses := self.misses:
             raise NotRecorded(f"{self.resource}: " + "\n".join(map(str, misses)))
 
     def _service(self, plugin: Plugin, settings: PluginSettings, streams: Streams) -> Service:
+        # The framework creates one service per registration, in order.
         with self._lock:
             number, self._served = self._served, self._served + 1
         recorded = self._registrations[number : number + 2]
+        # More registrations than recorded: the last one again, with all its streams used up.
         registration = recorded[0] if recorded else self._registrations[-1]
         return ReplayService(
             plugin,
@@ -133,7 +113,7 @@ class ReplayPlugin:
             registration=registration,
             after=recorded[1] if len(recorded) == 2 else None,
             opened=0 if recorded else len(registration.streams),
-            answers=self._answers,
+            responses=self._responses,
             pace=self._pace,
             missed=self._missed,
         )
@@ -147,7 +127,8 @@ class ReplayPlugin:
         self._on_miss(miss)
 
     def _gap(self) -> float:
-        """Seconds from the end of a stream to the plugin's next registration."""
+        """Return the seconds from the end of a stream to the plugin's next registration."""
+        # The shortest gap: a plugin that registers too late would miss a recorded kubelet instance.
         gaps = [
             later.register.time - (end.time + end.duration)
             for earlier, later in zip(self._registrations, self._registrations[1:], strict=False)
@@ -156,16 +137,18 @@ class ReplayPlugin:
         return max(self._pace(min(gaps, default=1.0)), 0.02)
 
 
-def _resource(recording: Recording, wanted: str | None) -> str:
-    there = recording.resources
-    if wanted is None and len(there) == 1:
-        return there[0]
-    if not there:
+def _resource(recording: Recording, requested: str | None) -> str:
+    recorded = recording.resources
+    if requested is None and len(recorded) == 1:
+        return recorded[0]
+    if not recorded:
         raise RecordingError(f"{recording.path}: no plugin has registered in this recording")
-    if wanted is None:
+    if requested is None:
         raise RecordingError(
-            f"{recording.path} has {len(there)} resources, choose one: {', '.join(there)}"
+            f"{recording.path} has {len(recorded)} resources: use one of {', '.join(recorded)}"
         )
-    if wanted not in there:
-        raise RecordingError(f"{recording.path} has no {wanted}; it has {', '.join(there)}")
-    return wanted
+    if requested not in recorded:
+        raise RecordingError(
+            f"{recording.path} does not have {requested}: use one of {', '.join(recorded)}"
+        )
+    return requested

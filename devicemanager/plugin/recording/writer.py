@@ -1,4 +1,4 @@
-"""Writing a recording while it happens."""
+"""Write a recording while the calls happen."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Any
 
 import attrs
 
 from devicemanager.plugin.recording.calls import (
-    OK,
+    REGISTER,
     SCHEMA,
     EndedBy,
     RecordedCall,
@@ -27,15 +27,17 @@ TO_PLUGIN, TO_KUBELET = "to-plugin", "to-kubelet"
 
 
 def open_new(path: str | os.PathLike[str]) -> IO[str]:
-    """A new file that only its owner may read: what plugins answer may be secret. Raises
-    OSError, FileExistsError if there is one."""
+    """Create a file that only its owner can read: responses of plugins can contain secrets.
+
+    Raises OSError; FileExistsError if the file exists.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     return os.fdopen(descriptor, "w", encoding="utf-8")
 
 
 @attrs.frozen
 class Registered:
-    """Whose calls they are: a plugin, and the kubelet with which it registers."""
+    """A registration: the plugin and kubelet to which calls belong."""
 
     kubelet: int
     registration: int
@@ -46,8 +48,8 @@ class Registered:
 class RecordingWriter:
     """Writes each call as a line when it ends. Thread-safe.
 
-    A line that cannot be written is reported once, by ``failed``, and nothing is written
-    afterwards: what passes between kubelet and plugin goes on.
+    If a line cannot be written, ``failed`` is called once and nothing more is written. The calls
+    between kubelet and plugins are not affected.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class RecordingWriter:
         self._file = file
         self._redaction = redaction
         self._failed = failed
-        # Guards all below, and the order of the lines.
+        # Guards all fields below, and the order of the lines.
         self._lock = threading.Lock()
         self._error: OSError | None = None
         self._numbers = 0
@@ -80,16 +82,16 @@ class RecordingWriter:
 
     @property
     def error(self) -> OSError | None:
-        """Why nothing is written any more."""
+        """The error after which nothing more was written, or None."""
         return self._error
 
     @property
     def calls(self) -> int:
-        """How many calls, lists and ends of streams there were."""
+        """Number of calls, lists and ends of streams so far."""
         return self._numbers
 
     def begin(self, plugin: Registered, rpc: str, request: bytes) -> CallInProgress:
-        """A call begins."""
+        """Begin to record a call."""
         call = CallInProgress(self, plugin, rpc, request)
         with self._lock:
             if call.is_stream:
@@ -99,20 +101,24 @@ class RecordingWriter:
         return call
 
     def close(self) -> None:
-        """Write what is under way as ended by the recorder. The file stays open."""
+        """Write the calls in progress as ended by the recorder. The file stays open."""
+        # On a copy: `ended` needs the lock.
         with self._lock:
-            left = sorted(self._in_progress, key=lambda call: call.started)
-        for call in left:
+            calls = sorted(self._in_progress, key=lambda call: call.started)
+        for call in calls:
             call.ended("Canceled", "the recording ended", EndedBy.RECORDER)
         with self._lock:
+            # Calls that begin later, while plugins are stopped, are not recorded.
             self._closed = True
 
     def add(self, call: CallInProgress, entry: RecordedCall, *, last: bool) -> None:
-        """Write a line; ``last`` if it is the call's end. Nothing comes after its end."""
+        """Write a line of a call; ``last`` if it is the end, after which nothing is written."""
+        # Outside the lock: decoding a large response must not delay other calls.
         if entry.response_bytes is not None:
             response, redacted = self._redaction.apply(entry.rpc, entry.response_bytes)
             entry = attrs.evolve(entry, response_bytes=response, redacted=redacted)
         with self._lock:
+            # A call can end twice: by its own end, and by `close`.
             if self._closed or call not in self._in_progress:
                 return
             if last:
@@ -125,6 +131,7 @@ class RecordingWriter:
             return
         try:
             self._file.write(line + "\n")
+            # A killed recorder must not lose calls.
             self._file.flush()
         except OSError as error:
             self._error = error
@@ -132,8 +139,7 @@ class RecordingWriter:
 
 
 class CallInProgress:
-    """A call that was begun. ``ended`` is called once; a stream has any number of messages
-    before."""
+    """A call in progress. Call ``received`` for each response, then ``ended`` once."""
 
     def __init__(
         self, writer: RecordingWriter, plugin: Registered, rpc: str, request: bytes
@@ -142,6 +148,7 @@ class CallInProgress:
         self._plugin = plugin
         self._rpc = rpc
         self._request = request
+        # Wall time for people, monotonic time for durations.
         self._time = time.time()
         self.started = time.monotonic()
         self.is_stream = is_stream(rpc)
@@ -150,28 +157,22 @@ class CallInProgress:
         self._response: bytes | None = None
 
     def received(self, response: bytes) -> None:
-        """The answer, or a message of the stream."""
+        """Record the response, or a message of the stream."""
         if not self.is_stream:
             self._response = response
             return
         self._messages += 1
-        entry = self._entry(time.time(), response, OK, "", None, self._messages)
+        entry = self._entry(time.time(), response, stream_message=self._messages)
         self._writer.add(self, entry, last=False)
 
     def ended(self, code: str, message: str, ended_by: EndedBy) -> None:
-        """The call is over, with this status."""
-        entry = self._entry(self._time, self._response, code, message, ended_by, None)
+        """Record the end of the call with its status."""
+        entry = self._entry(
+            self._time, self._response, code=code, message=message, ended_by=ended_by
+        )
         self._writer.add(self, entry, last=True)
 
-    def _entry(
-        self,
-        at: float,
-        response: bytes | None,
-        code: str,
-        message: str,
-        ended_by: EndedBy | None,
-        stream_message: int | None,
-    ) -> RecordedCall:
+    def _entry(self, at: float, response: bytes | None, **fields: Any) -> RecordedCall:
         return RecordedCall(
             number=0,
             time=at,
@@ -179,14 +180,11 @@ class CallInProgress:
             registration=self._plugin.registration,
             resource=self._plugin.resource,
             plugin=self._plugin.plugin,
-            direction=TO_KUBELET if self._rpc == "Register" else TO_PLUGIN,
+            direction=TO_KUBELET if self._rpc == REGISTER else TO_PLUGIN,
             rpc=self._rpc,
             request_bytes=self._request,
             response_bytes=response,
-            code=code,
-            message=message,
             duration=time.monotonic() - self.started,
             stream=self.stream,
-            stream_message=stream_message,
-            ended_by=ended_by,
+            **fields,
         )

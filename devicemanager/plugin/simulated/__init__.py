@@ -1,7 +1,12 @@
-"""A ready plugin with virtual devices: for demos, and to see what a kubelet does with faults.
+"""A ready-made plugin with virtual devices, for demos and for tests of a kubelet's error handling.
 
-What belongs here: settings by environment and flags, the devices, faults on purpose, and
-the deployment to a cluster. What never does: hardware, or anything of the kubelet's side.
+In:  :class:`SimulationSettings`, from Python, environment variables or flags; a control file that
+     changes the health of devices; :class:`Faults`, changed at any time.
+Out: a registered plugin, its call log (:class:`RpcCall`); or a manifest, applied to a cluster or
+     printed.
+
+Every RPC is logged, then delayed, failed or answered wrongly, as the faults say (``service``). The
+rest is the author framework: nothing here knows a kubelet's internals.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     )
     from devicemanager.plugin.simulated.objects import manifest
     from devicemanager.plugin.simulated.plugin import SimulatedPlugin
-    from devicemanager.plugin.simulated.recording import RpcCall
+    from devicemanager.plugin.simulated.service import RpcCall, RpcRequest
     from devicemanager.plugin.simulated.settings import IdShape, PreferredPolicy, SimulationSettings
 
 __all__ = [
@@ -30,6 +35,7 @@ __all__ = [
     "ListFault",
     "PreferredPolicy",
     "RpcCall",
+    "RpcRequest",
     "SimulatedError",
     "SimulatedPlugin",
     "SimulationSettings",
@@ -41,7 +47,7 @@ __all__ = [
     "undeploy",
 ]
 
-# The command's own set-up comes before gRPC is loaded.
+# Lazy: the command sets up its signal handlers before gRPC is imported.
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
@@ -51,7 +57,8 @@ __getattr__, __dir__ = lazy_names(
         "IdShape": "settings",
         "ListFault": "faults",
         "PreferredPolicy": "settings",
-        "RpcCall": "recording",
+        "RpcCall": "service",
+        "RpcRequest": "service",
         "SimulatedError": "faults",
         "SimulatedPlugin": "plugin",
         "SimulationSettings": "settings",

@@ -3,7 +3,8 @@
 import signal
 import sys
 
-# Nothing is set up yet: a traceback of the imports below would tell nobody anything.
+# Until the plugin handles signals, let Ctrl-C kill the process: it would print a traceback of the
+# imports below.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -1,4 +1,4 @@
-"""``devicemanager simulate``: run the plugin, or print, apply or remove its manifest."""
+"""``devicemanager simulate``: run the plugin; or print, apply or remove its manifest."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import attrs
 
 from devicemanager.core.api.deviceplugin import PLUGIN_DIRECTORY
+from devicemanager.plugin.common.sockets import directory_problem
 from devicemanager.plugin.errors import ConfigurationError, PluginError
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE
 from devicemanager.plugin.simulated.deployment import deploy, undeploy
 from devicemanager.plugin.simulated.objects import DEFAULT_IMAGE, manifest
 from devicemanager.plugin.simulated.plugin import SimulatedPlugin
 from devicemanager.plugin.simulated.settings import SimulationSettings, as_text
-from devicemanager.plugin.sockets import directory_problem
 
 __all__ = ["add_arguments", "run", "simulate_main"]
 
@@ -26,26 +26,27 @@ _ACTIONS = ("run", "manifest", "deploy", "undeploy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The action and a flag for every setting. A flag overrides its variable."""
+    """Add the action and a flag for every setting. A flag overrides its environment variable."""
     parser.usage = f"%(prog)s [{'|'.join(_ACTIONS)}] [options]"
     parser.add_argument(
         "action",
         nargs="?",
         choices=_ACTIONS,
         default="run",
-        help="run the plugin here (default), print its Kubernetes manifest, or apply or "
-        "remove that with KUBECONFIG",
+        help="run the plugin here (default); print its Kubernetes manifest; or apply or remove "
+        "that manifest in the cluster of KUBECONFIG",
     )
     parser.add_argument(
         "--directory",
         metavar=DIRECTORY_VARIABLE,
-        help=f"plugin directory of the kubelet (default: {PLUGIN_DIRECTORY})",
+        help=f"the kubelet's plugin directory (default: {PLUGIN_DIRECTORY})",
     )
     parser.add_argument(
         "--image",
         default=os.environ.get("IMAGE") or DEFAULT_IMAGE,
-        help=f"container image of the manifest (default: {DEFAULT_IMAGE})",
+        help=f"container image in the manifest (default: {DEFAULT_IMAGE})",
     )
+    # The help shows the defaults of the class, not those of the environment.
     defaults = SimulationSettings()
     for field in attrs.fields(SimulationSettings):
         text = field.metadata["help"]
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the arguments say. 0 if it went well, 2 with one line on stderr if not."""
+    """Run the action. Return the exit status: 2 after an error, with one line on stderr."""
     try:
         return _run(args)
     except PluginError as error:
@@ -68,11 +69,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def simulate_main(argv: Sequence[str] | None = None) -> int:
-    """``python -m devicemanager.plugin.simulated``; returns the exit status."""
+    """Run ``python -m devicemanager.plugin.simulated``; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="devicemanager simulate",
-        description="A device plugin with virtual devices, for any kubelet. Every flag is also "
-        "an environment variable, under the name shown behind it.",
+        description="Run a device plugin with virtual devices, for any kubelet. Each flag can also "
+        "be set by the environment variable that is shown after it.",
     )
     add_arguments(parser)
     return run(parser.parse_args(argv))
@@ -97,22 +98,23 @@ def _run(args: argparse.Namespace) -> int:
 
 def _check_directory(directory: Path) -> None:
     problem = directory_problem(directory)
-    # A kubelet that is about to start makes its directory, but hardly the one above.
+    # A kubelet creates its plugin directory at start, but the directory above must exist.
     if problem is None and not directory.exists() and not directory.parent.is_dir():
         problem = "does not exist"
     if problem:
         raise ConfigurationError(
-            f"plugin directory {directory} {problem}: choose the kubelet's with --directory or "
+            f"plugin directory {directory} {problem}: set the kubelet's with --directory or "
             f"{DIRECTORY_VARIABLE}"
         )
 
 
 def _settings(args: argparse.Namespace) -> SimulationSettings:
+    # Flags as variables: one place then parses both, and errors name both.
     names = [field.name for field in attrs.fields(SimulationSettings)]
     flags = {name.upper(): value for name in names if (value := getattr(args, name)) is not None}
     return SimulationSettings.from_env(os.environ | flags)
 
 
 def _configure_logging() -> None:
-    # Leaves a program's own configuration alone.
+    # Does nothing if the calling program has configured logging.
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

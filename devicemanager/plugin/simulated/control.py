@@ -1,4 +1,4 @@
-"""The control file: one line a device, its id and Healthy, Unhealthy or gone."""
+"""The control file: one line per device, with its ID and Healthy, Unhealthy or gone."""
 
 from __future__ import annotations
 
@@ -19,38 +19,43 @@ _MOST_BYTES = 16 << 20
 
 
 def parse_control(text: str, where: str) -> dict[str, str]:
-    """Return the words by device id. Skip empty lines and those that start with #; log a
-    warning for a wrong line and go on."""
-    words: dict[str, str] = {}
+    """Return the states by device ID. Skip empty lines, comments (#), and, with a warning,
+    invalid lines."""
+    states: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         parts = line.split()
         if not parts or parts[0].startswith("#"):
             continue
         if len(parts) == 2 and (parts[1] in HEALTH or parts[1] == GONE):
-            words[parts[0]] = parts[1]
+            states[parts[0]] = parts[1]
         else:
-            _log.warning("%s:%d: not an id and Healthy, Unhealthy or gone: %r", where, number, line)
-    return words
+            _log.warning(
+                "%s:%d: invalid line %r: expected ID and Healthy, Unhealthy or gone",
+                where,
+                number,
+                line,
+            )
+    return states
 
 
 class ControlFile:
-    """Watches the file's directory, so that it may appear, vanish or be replaced.
+    """A control file that is read again after every change.
 
-    ``take`` gets the contents after every change, on the thread that noticed it; without the
-    file they are empty.
+    Its directory is watched, so the file can be created, removed or replaced. ``apply`` is called
+    with the states on the thread that noticed the change; without the file they are empty.
     """
 
-    def __init__(self, path: Path, take: Callable[[dict[str, str]], None]) -> None:
+    def __init__(self, path: Path, apply: Callable[[dict[str, str]], None]) -> None:
         self._path = path.absolute()
-        self._take = take
+        self._apply = apply
         self._watch = DirectoryWatch(self._path.parent, lambda _change: self._read())
-        # Guards _text, and keeps an older reading from being taken after a newer one.
+        # Guards _text, and prevents an older content from being applied after a newer one.
         self._lock = threading.Lock()
         self._text = ""
         self._rejected = False
 
-    def look(self) -> None:
-        """Make sure that the directory is watched, then read the file."""
+    def refresh(self) -> None:
+        """Ensure that the directory is watched, then read the file."""
         self._watch.ensure()
         self._read()
 
@@ -59,18 +64,20 @@ class ControlFile:
 
     def _contents(self) -> str:
         try:
+            # Undecodable bytes must not end the plugin; the line with them is reported as invalid.
             return read_regular(self._path, _MOST_BYTES).decode(errors="replace")
         except OSError:
             return ""
         except FileRejected as error:
             if not self._rejected:
                 self._rejected = True
-                _log.warning("control file %s is not read: %s", self._path, error)
+                _log.warning("cannot read control file %s: %s", self._path, error)
             return ""
 
     def _read(self) -> None:
         with self._lock:
             text = self._contents()
+            # Many file events do not change the content.
             if text != self._text:
                 self._text = text
-                self._take(parse_control(text, str(self._path)))
+                self._apply(parse_control(text, str(self._path)))

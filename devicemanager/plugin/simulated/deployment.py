@@ -1,4 +1,4 @@
-"""Applies the objects to a cluster and removes them, through the kubernetes client."""
+"""Apply the objects to a cluster or remove them, with the kubernetes client."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _LIMIT = {"_request_timeout": 30}
 
 @attrs.frozen
 class _Apis:
-    # Any: the client's own types differ from release to release.
+    # Any: the client's types differ between releases.
     core: Any
     apps: Any
 
 
 class DeploymentError(PluginError):
-    """The cluster could not be reached, or it rejected. One line that says what to do."""
+    """The cluster could not be reached, or it rejected a request. One line that names a fix."""
 
 
 def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
-    """Create the namespace, unless it is there, and the DaemonSet. What was done, as text."""
+    """Create the namespace, unless it exists, and the DaemonSet. Return a line about the result."""
     name = f"{settings.namespace}/{settings.plugin_name}"
     with _cluster(f"deploy {name}") as api:
-        # A namespace that is there already is as good.
+        # The namespace can exist; undeploy removes it only if it has our label.
         _unless(_CONFLICT, lambda: api.core.create_namespace(namespace(settings), **_LIMIT))
         created = _unless(
             _CONFLICT,
@@ -51,16 +51,16 @@ def deploy(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
                 settings.namespace, daemon_set(settings, image), **_LIMIT
             ),
         )
+        # Not replaced: it may run with other settings, and its devices may be in use.
         if not created:
             raise DeploymentError(
-                f"DaemonSet {name} is already there: undeploy it first, or choose another "
-                "PLUGIN_NAME"
+                f"DaemonSet {name} exists: undeploy it first, or use another PLUGIN_NAME"
             )
     return f"DaemonSet {name} created"
 
 
 def undeploy(settings: SimulationSettings) -> str:
-    """Remove the DaemonSet, and the namespace if it was made here and serves no other one."""
+    """Remove the DaemonSet. Remove the namespace, too, if deploy created it and it is unused."""
     name = f"{settings.namespace}/{settings.plugin_name}"
     with _cluster(f"undeploy {name}") as api:
         deleted = _unless(
@@ -70,17 +70,18 @@ def undeploy(settings: SimulationSettings) -> str:
             ),
         )
         if not deleted:
-            raise DeploymentError(f"there is no DaemonSet {name}: nothing removed")
+            raise DeploymentError(f"DaemonSet {name} does not exist: nothing removed")
         removed = _remove_namespace(settings, api)
     return f"DaemonSet {name} removed" + (", and its namespace" if removed else "")
 
 
 def _remove_namespace(settings: SimulationSettings, api: _Apis) -> bool:
     labels = api.core.read_namespace(settings.namespace, **_LIMIT).metadata.labels
+    # Without the label, another tool or user created the namespace.
     if not MANAGED_BY.items() <= (labels or {}).items():
         return False
     others = api.apps.list_namespaced_daemon_set(settings.namespace, **_LIMIT)
-    # Foreground deletion may still show the one that was just removed.
+    # With foreground deletion, the DaemonSet that was just removed can still be listed.
     if any(other.metadata.name != settings.plugin_name for other in others.items):
         return False
     api.core.delete_namespace(settings.namespace, **_LIMIT)
@@ -88,7 +89,7 @@ def _remove_namespace(settings: SimulationSettings, api: _Apis) -> bool:
 
 
 def _unless(status: int, call: Callable[[], object]) -> bool:
-    """Make the call. Return False if the answer was this HTTP status."""
+    """Make the call. Return False if the response has this HTTP status."""
     from kubernetes.client import ApiException
 
     try:
@@ -102,8 +103,8 @@ def _unless(status: int, call: Callable[[], object]) -> bool:
 
 @contextlib.contextmanager
 def _cluster(purpose: str) -> Iterator[_Apis]:
-    """Connect to the cluster of KUBECONFIG; turn its errors into one line."""
-    # Importing the client takes a fifth of a second: only where a cluster is wanted.
+    """Connect to the cluster of KUBECONFIG; turn errors of the client into one line."""
+    # Imported here: the import of the client takes 0.2 s, and nothing else needs it.
     from kubernetes import client, config
     from urllib3.exceptions import HTTPError
 
@@ -111,7 +112,8 @@ def _cluster(purpose: str) -> Iterator[_Apis]:
     try:
         _load(config, configuration)
     except Exception as error:
-        raise DeploymentError(f"cannot {purpose}: {_what_is_wrong(error)}") from error
+        raise DeploymentError(f"cannot {purpose}: {_configuration_problem(error)}") from error
+    # The default retries for minutes when the API server cannot be reached.
     configuration.retries = False
     try:
         with client.ApiClient(configuration) as api:
@@ -120,34 +122,35 @@ def _cluster(purpose: str) -> Iterator[_Apis]:
         raise DeploymentError(f"cannot {purpose}: {_rejection(error)}") from error
     except HTTPError as error:
         raise DeploymentError(
-            f"cannot {purpose}: no cluster answers at {configuration.host}: {error}"
+            f"cannot {purpose}: no response from {configuration.host}: {error}"
         ) from error
 
 
 def _load(config: Any, configuration: object) -> None:
-    # The client reads KUBECONFIG when it is imported, which may have been long ago.
+    # The client reads KUBECONFIG when it is imported; the variable can have changed since.
     chosen = os.environ.get("KUBECONFIG")
-    # A pipe would be waited for.
+    # Reject pipes: reading one would block.
     for path in filter(os.path.exists, (chosen or "").split(os.pathsep)):
         if not Path(path).is_file():
-            raise ValueError(f"{path} is not a file")
+            raise ValueError(f"{path} is not a regular file")
         check_kubeconfig(path)
     try:
         config.load_kube_config(config_file=chosen, client_configuration=configuration)
+    # Without KUBECONFIG and without ~/.kube/config, the program may run in a pod.
     except config.ConfigException:
         if chosen:
             raise
         config.load_incluster_config(client_configuration=configuration)
 
 
-def _what_is_wrong(error: Exception) -> str:
-    """Why no cluster is known. The client lets out whatever a broken file made it run into."""
+def _configuration_problem(error: Exception) -> str:
+    """Return why there is no configuration. A broken file can make the client raise any error."""
     chosen = os.environ.get("KUBECONFIG")
     if not chosen:
         return f"no cluster is configured ({_one_line(error)}); set KUBECONFIG"
     if not any(map(os.path.exists, chosen.split(os.pathsep))):
-        return f"KUBECONFIG names {chosen}, which does not exist"
-    return f"KUBECONFIG names {chosen}, which is no usable kubeconfig: {_one_line(error)}"
+        return f"KUBECONFIG is {chosen}, which does not exist"
+    return f"KUBECONFIG is {chosen}, which is not a valid kubeconfig: {_one_line(error)}"
 
 
 def _one_line(error: Exception) -> str:
@@ -155,7 +158,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _rejection(error: Any) -> str:
-    """The API server's own message and the HTTP status."""
+    """Return the API server's message and the HTTP status."""
     try:
         message = json.loads(error.body)["message"]
     except (ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""The faults that the simulated plugin can be set to show."""
+"""The faults of a simulated plugin."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ RPCS = (
 )
 
 GARBAGE = b"\xff\xff\xff garbage"
-"""No protobuf message of any kind."""
+"""Bytes that no protobuf message type can parse."""
 
+# About as many devices as fit into a message of 4 MiB, which the kubelet accepts.
 _HUGE = 100_000
 _OVER_4_MIB = 4 * 1024 * 1024 + 1
 
 
 class ListFault(StrEnum):
-    """What ListAndWatch sends instead of the plain list."""
+    """What ListAndWatch sends instead of the correct list."""
 
     NONE = "none"
     DUPLICATE_IDS = "duplicate-ids"
@@ -38,15 +39,15 @@ class ListFault(StrEnum):
     EMPTY_TOPOLOGY = "empty-topology"
     HUGE = "huge"  # 100,000 devices
     OVERSIZE = "oversize"  # more than 4 MiB
-    FLOOD = "flood"  # 1,000 lists a second, the last device's health changing each time
-    CLOSE = "close"  # the list, then the end of the stream
-    ABORT = "abort"  # the list, then an error
+    FLOOD = "flood"  # 1,000 lists per second; the last device's health changes each time
+    CLOSE = "close"  # sends the list, then closes the stream
+    ABORT = "abort"  # sends the list, then fails
     GARBAGE = "garbage"
-    SILENT = "silent"  # the stream stays open, but nothing ever comes
+    SILENT = "silent"  # keeps the stream open and sends nothing
 
 
 class AllocateFault(StrEnum):
-    """What Allocate answers instead of one response a container."""
+    """What Allocate returns instead of one response per container."""
 
     NONE = "none"
     NO_RESPONSES = "no-responses"
@@ -57,7 +58,7 @@ class AllocateFault(StrEnum):
 
 @attrs.frozen
 class SimulatedError:
-    """A gRPC code by its name, such as ``UNAVAILABLE``, and the text."""
+    """An RPC error: the name of a gRPC code, such as ``UNAVAILABLE``, and a text."""
 
     code: str
     text: str = "simulated"
@@ -68,9 +69,9 @@ class SimulatedError:
 
 @attrs.define
 class Faults:
-    """The faults of a running plugin. Changing a field works from the next call on.
+    """The faults of a running plugin. A change applies from the next call on.
 
-    ``delays`` are seconds per RPC name, ``errors`` what it fails with after that.
+    ``delays``: seconds by RPC name. ``errors``: the error after the delay, by RPC name.
     """
 
     delays: dict[str, float] = attrs.field(factory=dict)
@@ -79,22 +80,24 @@ class Faults:
     allocate: AllocateFault = AllocateFault.NONE
 
     def clear(self) -> None:
-        """No faults from here on."""
+        """Remove all faults."""
         self.delays.clear()
         self.errors.clear()
         self.lists = ListFault.NONE
         self.allocate = AllocateFault.NONE
 
     def copy(self) -> Faults:
-        """These, whatever becomes of the original."""
+        """Return a copy that later changes do not affect."""
         return attrs.evolve(self, delays=dict(self.delays), errors=dict(self.errors))
 
 
 def faulty_lists(fault: ListFault, payload: bytes) -> Iterator[bytes]:
-    """The messages to send for a fault that shows in them, from the right list's bytes."""
+    """Yield the messages to send for a fault, made from the correct list's bytes."""
+    # Add to the correct list instead of replacing it: tests then see that its devices survive.
     message = dp.ListAndWatchResponse.FromString(payload)
     match fault:
         case ListFault.DUPLICATE_IDS:
+            # Merging appends repeated fields, so each device is there twice.
             message.MergeFromString(payload)
         case ListFault.EMPTY_ID:
             message.devices.add(ID="", health=HEALTHY)
@@ -103,6 +106,7 @@ def faulty_lists(fault: ListFault, payload: bytes) -> Iterator[bytes]:
         case ListFault.NEGATIVE_NUMA:
             message.devices.add(ID="on-node-minus-5", health=HEALTHY).topology.nodes.add(ID=-5)
         case ListFault.EMPTY_TOPOLOGY:
+            # A topology without NUMA nodes. Kubelets hide such a device from PodResources (Q13).
             message.devices.add(ID="without-nodes", health=HEALTHY).topology.SetInParent()
         case ListFault.HUGE:
             for index in range(_HUGE - len(message.devices)):

@@ -21,14 +21,17 @@ _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 
 
 def manifest(settings: SimulationSettings, image: str = DEFAULT_IMAGE) -> str:
-    """Namespace and DaemonSet as YAML, for kubectl apply. Raises ConfigurationError for
-    names that Kubernetes would reject."""
+    """Return namespace and DaemonSet as YAML for ``kubectl apply``.
+
+    Raises ConfigurationError for names that Kubernetes would reject.
+    """
     import yaml
 
     return yaml.safe_dump_all([namespace(settings), daemon_set(settings, image)], sort_keys=False)
 
 
 def namespace(settings: SimulationSettings) -> dict[str, Any]:
+    """Return the Namespace."""
     _check_name("namespace", settings.namespace, _LABEL)
     return {
         "apiVersion": "v1",
@@ -38,6 +41,7 @@ def namespace(settings: SimulationSettings) -> dict[str, Any]:
 
 
 def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
+    """Return the DaemonSet."""
     _check_name("plugin_name", settings.plugin_name, rf"{_LABEL}(\.{_LABEL})*")
     labels = {"app.kubernetes.io/name": settings.plugin_name}
     return {
@@ -56,17 +60,17 @@ def daemon_set(settings: SimulationSettings, image: str) -> dict[str, Any]:
 
 
 def variables(settings: SimulationSettings) -> dict[str, str]:
-    """The environment that :meth:`SimulationSettings.from_env` reads these settings from.
+    """Return the environment variables from which ``from_env`` reads these settings.
 
-    Without the node name, which every node has its own of, and what is the default anyway.
+    Defaults are left out, and so is the node name, which differs on every node.
     """
     default = SimulationSettings()
-    found = {}
+    changed = {}
     for field in attrs.fields(SimulationSettings):
         value = getattr(settings, field.name)
         if field.name != "node_name" and value != getattr(default, field.name):
-            found[field.name.upper()] = as_text(value)
-    return found
+            changed[field.name.upper()] = as_text(value)
+    return changed
 
 
 def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
@@ -77,6 +81,7 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
     container = {
         "name": "plugin",
         "image": image,
+        # The default image has the tag latest, which would otherwise always be pulled.
         "imagePullPolicy": "IfNotPresent",
         "env": [*env, {"name": "NODE_NAME", "valueFrom": node}],
         "securityContext": {
@@ -86,8 +91,9 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
         "volumeMounts": [{"name": _VOLUME, "mountPath": PLUGIN_DIRECTORY}],
     }
     return {
-        # Devices are part of a node: also of one that takes no ordinary pods.
+        # Tolerate all taints: nodes with devices are often tainted.
         "tolerations": [{"operator": "Exists"}],
+        # Without the plugin, the node has no devices: evict it last.
         "priorityClassName": "system-node-critical",
         "automountServiceAccountToken": False,
         "containers": [container],
@@ -96,7 +102,7 @@ def _pod(settings: SimulationSettings, image: str) -> dict[str, Any]:
 
 
 def _check_name(setting: str, name: str, pattern: str) -> None:
-    # The name of the DaemonSet is a label's value, too: hence no more than 63.
+    # The name of the DaemonSet is also a label value, which has at most 63 characters.
     if len(name) > 63 or not re.fullmatch(pattern, name):
         raise ConfigurationError(
             f"{title(setting)} must be at most 63 lower-case letters, digits and '-' in "

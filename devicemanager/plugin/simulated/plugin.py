@@ -1,4 +1,4 @@
-"""The simulated plugin, for use in a process of one's own or inside a test."""
+"""The simulated plugin, for a separate process or inside a test."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from devicemanager.plugin.author import DeviceLists, Plugin, StaticLister
 from devicemanager.plugin.errors import DeviceRejected
-from devicemanager.plugin.manager import Manager
-from devicemanager.plugin.resource import ResourceStatus
+from devicemanager.plugin.manager import ManagedPlugin, Manager
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.simulated.control import ControlFile
 from devicemanager.plugin.simulated.faults import Faults
-from devicemanager.plugin.simulated.recording import Recorder, RecordingService, RpcCall
+from devicemanager.plugin.simulated.service import CallLog, RpcCall, SimulatedService
 from devicemanager.plugin.simulated.settings import PreferredPolicy, SimulationSettings
 from devicemanager.plugin.simulated.table import HEALTH, DeviceTable
 from devicemanager.plugin.values import ContainerSettings, Device
@@ -30,7 +28,7 @@ class _Simulated(Plugin):
         self._recheck = recheck
 
     def start(self) -> None:
-        # Known already, unless a file says more: nothing has to wait for devices() then.
+        # Without a control file, the devices are known: serving need not wait for devices().
         if not self._settings.control_file:
             self.update(self.table)
 
@@ -42,15 +40,15 @@ class _Simulated(Plugin):
     def _controlled(self, control: ControlFile) -> Iterator[DeviceTable]:
         try:
             while not self.stopping.is_set():
-                control.look()
+                control.refresh()
                 yield self.table
-                # File events bring changes at once; this is for hosts that have none.
+                # File events apply changes at once; this is for hosts without inotify.
                 self.stopping.wait(self._recheck)
         finally:
             control.close()
 
-    def _control(self, words: Mapping[str, str]) -> None:
-        self.table.control(words)
+    def _control(self, states: Mapping[str, str]) -> None:
+        self.table.control(states)
         self.update(self.table)
 
     def allocate(self, device_ids: Sequence[str]) -> ContainerSettings:
@@ -64,6 +62,7 @@ class _Preferring(_Simulated):
         policy = self._settings.preferred_policy
         if policy is PreferredPolicy.ERROR:
             raise DeviceRejected("simulated failure of the preferred allocation")
+        # The framework adds required devices and cuts the result to the requested size.
         return sorted(available, reverse=policy is PreferredPolicy.REVERSE)
 
 
@@ -76,7 +75,7 @@ class _PreferringAndPreStarting(_Preferring, _PreStarting):
     pass
 
 
-# What a plugin overrides is what it offers, so each combination is a class.
+# A plugin offers the calls that it overrides, so each combination is a class.
 _CLASSES: dict[tuple[bool, bool], type[_Simulated]] = {
     (False, False): _Simulated,
     (True, False): _Preferring,
@@ -85,12 +84,11 @@ _CLASSES: dict[tuple[bool, bool], type[_Simulated]] = {
 }
 
 
-class SimulatedPlugin:
+class SimulatedPlugin(ManagedPlugin):
     """Virtual devices of one resource, registered with the kubelet of ``directory``.
 
-    ``start`` serves and goes on in the background, across kubelet restarts too; ``stop``
-    unregisters, and cannot be followed by another start. A context manager does both. All
-    methods work from any thread.
+    ``start`` serves in the background, also across kubelet restarts. ``stop`` ends that for good.
+    A context manager does both. Thread-safe.
     """
 
     def __init__(
@@ -101,12 +99,13 @@ class SimulatedPlugin:
     ) -> None:
         if settings is not None and not isinstance(settings, SimulationSettings):
             raise TypeError(
-                "settings is a SimulationSettings, such as "
-                f'SimulationSettings(resource_name="vendor.com/gpu"): not {settings!r}'
+                "expected settings such as "
+                f'SimulationSettings(resource_name="vendor.com/gpu"), not {settings!r}'
             )
         self.settings = settings or SimulationSettings()
-        # Nothing here is worth waiting for at the end, a call that hangs on purpose least.
+        # A short grace period: calls that hang because of a fault would delay every stop.
         framework = plugin_settings or PluginSettings(stop_grace=0.5)
+        # A copy of the settings, because tests change the faults while the plugin runs.
         self.faults = Faults(
             delays=dict(self.settings.rpc_delays),
             errors=dict(self.settings.rpc_errors),
@@ -116,83 +115,66 @@ class SimulatedPlugin:
         policy = self.settings.preferred_policy
         make = _CLASSES[policy is not PreferredPolicy.NONE, self.settings.pre_start]
         self._plugin = make(self.settings, framework.recheck)
-        self._recorder = Recorder(self.settings.calls_kept)
+        self._call_log = CallLog(self.settings.calls_kept)
+        # SimulationSettings has checked the name.
         namespace, _, name = self.settings.resource_name.partition("/")
         self.manager = Manager(
             StaticLister(namespace, {name: self._plugin}),
             directory,
             framework,
             socket_name=f"{self.settings.plugin_name}.sock",
-            service=partial(
-                RecordingService, recorder=self._recorder, faults=self.faults, policy=policy
+            _service=partial(
+                SimulatedService, call_log=self._call_log, faults=self.faults, policy=policy
             ),
         )
 
-    def start(self) -> Self:
-        """Serve. Raises ConfigurationError if the directory is none, or not writable."""
-        self.manager.start()
-        return self
-
-    def stop(self) -> None:
-        """Unregister and remove the socket. Stopping twice does nothing."""
-        self.manager.stop()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_exc: object) -> None:
-        self.stop()
-
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices as they are now, in the order in which they came."""
+        """The current devices, in the order in which they were added."""
         return tuple(self._plugin.table)
 
     @property
     def calls(self) -> tuple[RpcCall, ...]:
-        """The RPCs that the kubelet has made, in order of arrival: the last
-        ``settings.calls_kept``, of at most 64 MiB."""
-        return self._recorder.calls
+        """The latest RPCs of the kubelet, oldest first.
+
+        At most ``settings.calls_kept``, and at most 64 MiB of requests.
+        """
+        return self._call_log.calls
 
     @property
     def calls_dropped(self) -> int:
-        """How many RPCs came before :attr:`calls`."""
-        return self._recorder.dropped
-
-    @property
-    def status(self) -> ResourceStatus | None:
-        """State, socket and registrations; None before it has started."""
-        return next(iter(self.manager.resources()), None)
+        """Number of earlier RPCs that :attr:`calls` no longer contains."""
+        return self._call_log.dropped
 
     def set_health(self, device_id: str, health: str | bool) -> None:
-        """``Healthy`` or ``Unhealthy``, or a bool. UnknownDevice if there is no such device,
-        ValueError for another word."""
+        """Set a device's health: ``Healthy``, ``Unhealthy`` or a bool.
+
+        Raises UnknownDevice for an unknown ID, ValueError for another health.
+        """
+        # `Device` accepts both forms as well, but the table needs a bool.
         if isinstance(health, str):
             if health not in HEALTH:
-                raise ValueError(f"health is Healthy or Unhealthy, not {health!r}")
+                raise ValueError(f"unknown health {health!r}: use Healthy or Unhealthy")
             health = HEALTH[health]
+        # The control file can override this; the published list shows the result of both.
         self._plugin.table.set_health(device_id, health)
         self._publish()
 
     def add(
         self, device_id: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None
     ) -> None:
-        """Plug in a device. Without ``numa`` its node is the next one of the settings."""
+        """Add a device. Without ``numa``, it gets the next NUMA node of the settings."""
         self._plugin.table.put(device_id, healthy=healthy, numa=numa)
         self._publish()
 
     def remove(self, device_id: str) -> None:
-        """Unplug a device. UnknownDevice if there is no such device."""
+        """Remove a device. Raises UnknownDevice for an unknown ID."""
         self._plugin.table.remove(device_id)
         self._publish()
 
-    def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
-        """Wait until the kubelet has registered it and, if ``streaming``, opened its list."""
-        return self.manager.wait_registered(timeout, streaming=streaming)
-
     def wait_for_call(self, rpc: str, count: int = 1, timeout: float = 10.0) -> bool:
         """Wait until ``rpc`` has been called ``count`` times since the start."""
-        return self._recorder.wait_for(rpc, count, timeout)
+        return self._call_log.wait_for(rpc, count, timeout)
 
     def _publish(self) -> None:
         self._plugin.update(self._plugin.table)

@@ -1,13 +1,14 @@
-"""Settings of the simulated plugin. Every field is a variable and a flag of its name.
+"""Settings of the simulated plugin. Each field is also an environment variable and a flag.
 
-``number_devices`` is ``NUMBER_DEVICES`` in the environment and ``--number-devices`` as a
-flag. Text is accepted wherever a variable may bring it.
+``number_devices`` is ``NUMBER_DEVICES`` in the environment and ``--number-devices`` on the command
+line. Therefore each converter accepts text as well.
 """
 
 from __future__ import annotations
 
 import re
 import socket
+import uuid
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self, TypeVar
@@ -30,13 +31,15 @@ __all__ = ["IdShape", "PreferredPolicy", "SimulationSettings", "as_text", "title
 
 _TRUE = {"1", "true", "yes", "on"}
 _MOST_DEVICES = 100_000
-"""About as many as fit into the 4 MiB that a kubelet takes for a list."""
+"""About as many as fit into a list of 4 MiB, the kubelet's limit."""
 _MOST_CALLS = 1_000_000
 _FALSE = {"0", "false", "no", "off", ""}
+_UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "simulated.device")
+_PCI_SLOTS = 32
 
 
 class IdShape(StrEnum):
-    """What device ids look like: ours, or as certain vendors make theirs."""
+    """Form of device IDs: plain, or that of a vendor."""
 
     INDEX = "index"
     GPU_UUID = "gpu-uuid"
@@ -46,8 +49,7 @@ class IdShape(StrEnum):
 
 
 class PreferredPolicy(StrEnum):
-    """How GetPreferredAllocation answers. NONE does not offer it; the last three are
-    wrong answers on purpose."""
+    """Behaviour of GetPreferredAllocation. NONE does not offer it; the last three are faults."""
 
     NONE = "none"
     LEXICAL = "lexical"
@@ -60,30 +62,31 @@ class PreferredPolicy(StrEnum):
 ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 
-def _bad(name: str, value: object, wanted: str) -> ConfigurationError:
-    return ConfigurationError(f"{title(name)} must be {wanted}, not {value!r}")
+def _invalid(name: str, value: object, expected: str) -> ConfigurationError:
+    return ConfigurationError(f"{title(name)} must be {expected}, not {value!r}")
 
 
 def title(name: str) -> str:
-    """A setting under both names that a person may have given it by."""
+    """Return the names of a setting as environment variable and as flag."""
     return f"{name.upper()} (--{name.replace('_', '-')})"
 
 
 def _whole(name: str, least: int, most: int, value: int | str) -> int:
     try:
-        # By way of text, since int alone would cut 2.9 and take True for 1.
+        # Through text, because int() would truncate 2.9 and accept True.
         number = int(str(value))
     except ValueError:
         number = least - 1
     if not least <= number <= most:
-        raise _bad(name, value, f"a whole number from {least} to {most}")
+        raise _invalid(name, value, f"a whole number from {least} to {most}")
     return number
 
 
 def _switch(name: str, value: bool | str) -> bool:
+    # Also accepts a bool, whose text is True or False.
     text = str(value).strip().lower()
     if text not in _TRUE | _FALSE:
-        raise _bad(name, value, "true or false")
+        raise _invalid(name, value, "true or false")
     return text in _TRUE
 
 
@@ -91,7 +94,7 @@ def _choice(name: str, choices: type[ChoiceT], value: ChoiceT | str) -> ChoiceT:
     try:
         return choices(value)
     except ValueError:
-        raise _bad(name, value, f"one of {', '.join(choices)}") from None
+        raise _invalid(name, value, f"one of {', '.join(choices)}") from None
 
 
 def _numa(value: str | tuple[int, ...] | list[int]) -> tuple[int, ...]:
@@ -99,19 +102,19 @@ def _numa(value: str | tuple[int, ...] | list[int]) -> tuple[int, ...]:
     try:
         nodes = tuple(int(str(part)) for part in parts if str(part).strip())
     except ValueError:
-        raise _bad("numa", value, "node numbers such as 0,1") from None
+        raise _invalid("numa", value, "node numbers such as 0,1") from None
     if any(not 0 <= node < MAX_NUMA_NODES for node in nodes):
-        raise _bad("numa", value, f"node numbers from 0 to {MAX_NUMA_NODES - 1}")
+        raise _invalid("numa", value, f"node numbers from 0 to {MAX_NUMA_NODES - 1}")
     return nodes
 
 
 def _pairs(name: str, value: str) -> dict[str, str]:
-    """``RPC=value,RPC=value``, with names checked against the five calls."""
+    """Parse ``RPC=value,RPC=value``; check the names of the RPCs."""
     pairs: dict[str, str] = {}
     for part in filter(None, map(str.strip, value.split(","))):
         rpc, equals, setting = part.partition("=")
         if not equals or rpc not in RPCS:
-            raise _bad(name, value, f"RPC=value pairs, RPC being one of {', '.join(RPCS)}")
+            raise _invalid(name, value, f"RPC=value pairs with an RPC of {', '.join(RPCS)}")
         pairs[rpc] = setting
     return pairs
 
@@ -121,7 +124,7 @@ def _delays(value: str | Mapping[str, float]) -> dict[str, float]:
     try:
         return {rpc: float(seconds) for rpc, seconds in pairs.items()}
     except ValueError:
-        raise _bad("rpc_delays", value, "seconds per RPC, such as Allocate=0.5") from None
+        raise _invalid("rpc_delays", value, "seconds per RPC, such as Allocate=0.5") from None
 
 
 def _errors(value: str | Mapping[str, SimulatedError]) -> dict[str, SimulatedError]:
@@ -131,12 +134,14 @@ def _errors(value: str | Mapping[str, SimulatedError]) -> dict[str, SimulatedErr
     for rpc, setting in _pairs("rpc_errors", value).items():
         code, _, text = setting.partition(":")
         if code not in grpc.StatusCode.__members__:
-            raise _bad("rpc_errors", value, "gRPC codes per RPC, such as Allocate=INTERNAL:text")
+            raise _invalid(
+                "rpc_errors", value, "gRPC codes per RPC, such as Allocate=INTERNAL:text"
+            )
         errors[rpc] = SimulatedError(code, text or "simulated")
     return errors
 
 
-# One named converter a field: the type checker reads a field's type from nothing less.
+# A named function per field: type checkers take the field's type from its annotation.
 
 
 def _number_devices(value: int | str) -> int:
@@ -172,7 +177,7 @@ def _allocate_fault(value: AllocateFault | str) -> AllocateFault:
 
 
 def as_text(value: object) -> str:
-    """A setting's value as a variable or a flag brings it."""
+    """Return a setting's value as text for an environment variable or a flag."""
     match value:
         case bool():
             return str(value).lower()
@@ -189,81 +194,82 @@ def _help(text: str) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True)
 class SimulationSettings:
-    """The first eight fields are those of the well-known simple-device-plugin.
+    """Settings of a simulated plugin. The first eight are those of simple-device-plugin.
 
-    A value that cannot work raises ConfigurationError, which names the variable and flag.
+    Raises ConfigurationError for an invalid value; the text names the variable and the flag.
     """
 
     namespace: str = attrs.field(
         default="simple-device-plugin", metadata=_help("Kubernetes namespace of the deployment")
     )
     plugin_name: str = attrs.field(
-        default="simple-device-plugin", metadata=_help("name of its socket and its DaemonSet")
+        default="simple-device-plugin", metadata=_help("name of the socket and the DaemonSet")
     )
     resource_name: str = attrs.field(
-        default="example.com/simple-device", metadata=_help("resource it registers")
+        default="example.com/simple-device", metadata=_help("resource to register")
     )
     number_devices: int = attrs.field(
         default=2,
         converter=_number_devices,
-        metadata=_help("how many devices"),
+        metadata=_help("number of devices"),
     )
     device_id_prefix: str = attrs.field(
         default="simple-device",
-        metadata=_help("device ids are <prefix>-<node name>-<index>"),
+        metadata=_help("prefix of device IDs: <prefix>-<node name>-<index>"),
     )
     annotation_prefix: str = attrs.field(
         default="",
-        metadata=_help("an annotation <prefix>-<index>=<id> per device"),
+        metadata=_help("annotate containers with <prefix>-<index>=<id> per device"),
     )
     env_prefix: str = attrs.field(
         default="",
-        metadata=_help("a variable <prefix>_<index>=/dev/<index> per device"),
+        metadata=_help("set <prefix>_<index>=/dev/<index> per device in containers"),
     )
     device_file_prefix: str = attrs.field(
         default="",
-        metadata=_help("a device node /dev/<prefix>-<index> per device"),
+        metadata=_help("add the device node /dev/<prefix>-<index> per device to containers"),
     )
     node_name: str = attrs.field(
-        factory=socket.gethostname, metadata=_help("in device ids (default: the host name)")
+        factory=socket.gethostname,
+        metadata=_help("node in device IDs (default: the host name)"),
     )
     numa: tuple[int, ...] = attrs.field(
         default=(),
         converter=_numa,
-        metadata=_help("NUMA nodes, given to the devices in turn: 0,1"),
+        metadata=_help("NUMA nodes, assigned to the devices in turn: 0,1"),
     )
     id_shape: IdShape = attrs.field(
         default=IdShape.INDEX,
         converter=_id_shape,
-        metadata=_help(f"shape of device ids: {', '.join(IdShape)}"),
+        metadata=_help(f"form of device IDs: {', '.join(IdShape)}"),
     )
     replicas: int = attrs.field(
         default=2,
         converter=_replicas,
-        metadata=_help("ids per device with ID_SHAPE replica"),
+        metadata=_help("IDs per device with ID_SHAPE replica"),
     )
     preferred_policy: PreferredPolicy = attrs.field(
         default=PreferredPolicy.NONE,
         converter=_preferred_policy,
-        metadata=_help(f"answers of GetPreferredAllocation: {', '.join(PreferredPolicy)}"),
+        metadata=_help(f"policy of GetPreferredAllocation: {', '.join(PreferredPolicy)}"),
     )
     pre_start: bool = attrs.field(
         default=False,
         converter=_pre_start,
-        metadata=_help("ask for PreStartContainer: true or false"),
+        metadata=_help("require PreStartContainer: true or false"),
     )
     cdi_kind: str = attrs.field(
         default="",
-        metadata=_help("a CDI name <kind>=<id> per device, as vendor.com/gpu=…"),
+        metadata=_help("add the CDI name <kind>=<id> per device, such as vendor.com/gpu=…"),
     )
     calls_kept: int = attrs.field(
         default=10_000,
         converter=_calls_kept,
-        metadata=_help("how many calls are remembered, for programs that ask for them"),
+        metadata=_help("number of calls in the call log, for Python programs"),
     )
     control_file: str = attrs.field(
         default="",
-        metadata=_help("file with a line a device: id and Healthy, Unhealthy or gone"),
+        metadata=_help("file with a line per device: ID and Healthy, Unhealthy or gone"),
     )
     rpc_delays: Mapping[str, float] = attrs.field(
         factory=dict, converter=_delays, metadata=_help("delays in seconds: Allocate=0.5,…")
@@ -276,19 +282,20 @@ class SimulationSettings:
     list_fault: ListFault = attrs.field(
         default=ListFault.NONE,
         converter=_list_fault,
-        metadata=_help(f"wrong lists on purpose: {', '.join(ListFault)}"),
+        metadata=_help(f"fault of ListAndWatch: {', '.join(ListFault)}"),
     )
     allocate_fault: AllocateFault = attrs.field(
         default=AllocateFault.NONE,
         converter=_allocate_fault,
-        metadata=_help(f"wrong Allocate answers on purpose: {', '.join(AllocateFault)}"),
+        metadata=_help(f"fault of Allocate: {', '.join(AllocateFault)}"),
     )
 
     def __attrs_post_init__(self) -> None:
         check_resource_name(self.resource_name)
+        # It becomes a file name; names that begin with a dot are hidden from kubelets.
         if not re.fullmatch(r"[\w.-]+", self.plugin_name) or self.plugin_name.startswith("."):
-            raise _bad("plugin_name", self.plugin_name, "a file name")
-        # Fails now rather than at the first pod.
+            raise _invalid("plugin_name", self.plugin_name, "a file name")
+        # Fail now, not when the first pod arrives.
         try:
             self.container_settings({"probe": 0})
         except ValueError as error:
@@ -296,15 +303,40 @@ class SimulationSettings:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Self:
-        """From variables of the fields' names; empty or absent ones keep their default."""
+        """Read the settings from environment variables; unset or empty ones keep the default."""
         given: dict[str, Any] = {}
+        # An empty variable counts as unset, as in manifests with optional values.
         for field in attrs.fields(cls):
             if value := environ.get(field.name.upper()):
                 given[field.name] = value
         return cls(**given)
 
+    def device_id(self, index: int) -> str:
+        """Return the ID of device number ``index``: unique, and the same after every restart."""
+        match self.id_shape:
+            case IdShape.INDEX:
+                return self._plain_id(index)
+            case IdShape.GPU_UUID:
+                return f"GPU-{self._uuid(index)}"
+            case IdShape.MIG:
+                return f"MIG-{self._uuid(index)}"
+            case IdShape.REPLICA:
+                gpu, replica = divmod(index, self.replicas)
+                return f"GPU-{self._uuid(gpu)}::{replica}"
+            case IdShape.PCI:
+                bus, slot = divmod(index, _PCI_SLOTS)
+                # Bus 0 of each domain is left out: on real machines it has the chipset.
+                domain, bus = divmod(bus, 255)
+                return f"{domain:04x}:{bus + 1:02x}:{slot:02x}.0"
+
+    def _plain_id(self, index: int) -> str:
+        return f"{self.device_id_prefix}-{self.node_name}-{index}"
+
+    def _uuid(self, index: int) -> uuid.UUID:
+        return uuid.uuid5(_UUID_NAMESPACE, self._plain_id(index))
+
     def container_settings(self, indexes: Mapping[str, int]) -> ContainerSettings:
-        """What a container gets for these devices, by id with their indexes."""
+        """Return the settings of a container with these devices: indexes by ID."""
         return ContainerSettings(
             envs={
                 f"{self.env_prefix}_{i}": f"/dev/{i}" for i in indexes.values() if self.env_prefix

@@ -1,4 +1,4 @@
-"""The virtual devices and their changes."""
+"""The virtual devices of a simulated plugin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import attrs
 
 from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.plugin.errors import UnknownDevice
-from devicemanager.plugin.simulated.ids import device_id
 from devicemanager.plugin.simulated.settings import SimulationSettings
 from devicemanager.plugin.values import Device
 
@@ -17,62 +16,63 @@ __all__ = ["GONE", "HEALTH", "DeviceTable"]
 
 GONE = "gone"
 HEALTH = {HEALTHY: True, UNHEALTHY: False}
-"""The two words a kubelet knows, and what they say of a device."""
+"""The health states of the API, and whether a device in them is healthy."""
 
 
 class DeviceTable:
-    """The devices by id. Iterating returns their state at that moment.
+    """Devices by ID; iteration yields their current state. Thread-safe.
 
-    The control file overrides :meth:`put` and :meth:`remove`.
+    States of the control file override :meth:`put`, :meth:`set_health` and :meth:`remove`.
     """
 
     def __init__(self, settings: SimulationSettings) -> None:
         self._numa = settings.numa
-        # Guards all below.
+        # Guards all fields below.
         self._lock = threading.Lock()
         self._indexes: dict[str, int] = {}
         self._devices: dict[str, Device] = {}
         self._controlled: Mapping[str, str] = {}
         for index in range(settings.number_devices):
-            self.put(device_id(settings, index))
+            self.put(settings.device_id(index))
 
     def __iter__(self) -> Iterator[Device]:
         with self._lock:
             devices = dict(self._devices)
-            for id_, word in self._controlled.items():
-                if word == GONE:
+            for id_, state in self._controlled.items():
+                # `gone` for an unknown ID is not an error: the file can outlive the device.
+                if state == GONE:
                     devices.pop(id_, None)
                 else:
-                    known = devices.get(id_) or self._make(id_)
-                    devices[id_] = attrs.evolve(known, healthy=HEALTH[word])
+                    device = devices.get(id_) or self._make(id_)
+                    devices[id_] = attrs.evolve(device, healthy=HEALTH[state])
         return iter(devices.values())
 
     def put(self, id_: str, *, healthy: bool = True, numa: tuple[int, ...] | None = None) -> None:
-        """Add a device, or replace the one with this id."""
+        """Add a device, or replace the one with this ID."""
         with self._lock:
             self._devices[id_] = self._make(id_, numa, healthy)
 
     def set_health(self, id_: str, healthy: bool) -> None:
         with self._lock:
-            self._devices[id_] = attrs.evolve(self._known(id_), healthy=healthy)
+            self._devices[id_] = attrs.evolve(self._get(id_), healthy=healthy)
 
     def remove(self, id_: str) -> None:
         with self._lock:
-            del self._devices[self._known(id_).id]
+            del self._devices[self._get(id_).id]
 
-    def control(self, words: Mapping[str, str]) -> None:
-        """Apply the control file: Healthy, Unhealthy or gone, by id."""
+    def control(self, states: Mapping[str, str]) -> None:
+        """Apply the control file: Healthy, Unhealthy or gone, by ID."""
         with self._lock:
-            self._controlled = dict(words)
+            self._controlled = dict(states)
 
     def indexes(self, ids: Iterable[str]) -> dict[str, int]:
-        """Return the devices' numbers. An id keeps its number while it is gone."""
+        """Return the numbers of devices. A device keeps its number while it is gone."""
         with self._lock:
             return {id_: self._index(id_) for id_ in ids}
 
-    def _known(self, id_: str) -> Device:
+    def _get(self, id_: str) -> Device:
         if id_ not in self._devices:
-            raise UnknownDevice(f"there is no device {id_}; there are {', '.join(self._devices)}")
+            raise UnknownDevice(f"unknown device {id_}: use one of {', '.join(self._devices)}")
         return self._devices[id_]
 
     def _make(self, id_: str, numa: tuple[int, ...] | None = None, healthy: bool = True) -> Device:
@@ -82,4 +82,5 @@ class DeviceTable:
         return Device(id_, healthy, numa)
 
     def _index(self, id_: str) -> int:
+        # Numbers are part of variables and paths, so they must not change while containers run.
         return self._indexes.setdefault(id_, len(self._indexes))

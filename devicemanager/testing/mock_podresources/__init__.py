@@ -1,8 +1,16 @@
-"""The PodResources service from scripted content: for authors of exporters and agents.
+"""A mock PodResources server for authors of exporters and agents.
 
-What belongs here: the script as values (``script``), reading it (``reading``), and the server
-that plays it (``server``). What never does: plugins, admissions, a ledger; nobody allocates
-anything, what the script says is what clients are told.
+Theory of operation. A *script* describes what the server returns: pods with their devices,
+allocatable resources, and steps that change them over time or inject faults. No kubelet runs and
+nothing is allocated.
+
+In:  a script, from YAML or JSON files (also the output of ``devicemanager pods -o json``), from
+     dicts, or from Python values.
+Out: the PodResources API on a unix socket, as a kubelet of the script's version serves it.
+
+``reading`` turns documents into a ``Script``, or raises ``ScriptError`` with file and field.
+``server`` serves the script; each step is applied at once, so a client never sees half of it.
+Start reading at ``script`` (the values), then ``server``.
 """
 
 from __future__ import annotations
@@ -10,7 +18,7 @@ from __future__ import annotations
 from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
-    from devicemanager.testing.mock_podresources.ids import device_ids
+    from devicemanager.testing.mock_podresources.content import device_ids
     from devicemanager.testing.mock_podresources.reading import (
         ScriptError,
         load_script,
@@ -36,7 +44,7 @@ __getattr__, __dir__ = lazy_names(
         "ScriptError": "reading",
         "MockPodResources": "server",
         "Step": "script",
-        "device_ids": "ids",
+        "device_ids": "content",
         "load_script": "reading",
         "read_script": "reading",
     },

@@ -1,4 +1,9 @@
-"""Pods and allocatable resources from data, in the shape of ``pods -o json``."""
+"""Parse pods and allocatable resources, in the form of ``devicemanager pods -o json``.
+
+A resource of ``allocatable`` can be given as a number of devices (``count``). Their IDs and NUMA
+nodes are then generated, and containers refer to them by ``indexes``. Therefore ``allocatable`` is
+parsed before the pods.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +23,47 @@ from devicemanager.testing.mock_podresources.fields import (
     text,
     whole,
 )
-from devicemanager.testing.mock_podresources.ids import SHAPES, device_ids
 from podresources.allocatable import Allocatable
 from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
 from podresources.values import Container, ContainerDevices, Pod
 
-__all__ = ["ContentReader"]
+__all__ = ["SHAPES", "ContentReader", "device_ids"]
+
+SHAPES = ("index", "gpu-uuid", "mig", "replica", "pci")
+"""The forms of device IDs, by name; see ``IdShape``."""
 
 _MOST_DEVICES = 100_000
 
 
+def device_ids(
+    shape: str, count: int, *, replicas: int = 2, prefix: str = "gpu", node: str = "mock"
+) -> tuple[str, ...]:
+    """Return ``count`` device IDs in the form of a vendor.
+
+    Shapes: ``gpu-uuid`` (``GPU-`` and a UUID), ``mig`` (``MIG-`` and a UUID), ``replica``
+    (``GPU-<UUID>::0``, with ``replicas`` of each GPU), ``pci`` (``0000:01:00.0``), ``index``
+    (``gpu-mock-0``). The same arguments return the same IDs, which are also those of a simulated
+    plugin with these settings. Raises ConfigurationError for an unknown shape.
+    """
+    # Imported here: it imports gRPC, which reading a script without `count` does not need.
+    from devicemanager.plugin.simulated.settings import SimulationSettings
+
+    settings = SimulationSettings(
+        id_shape=shape, replicas=replicas, device_id_prefix=prefix, node_name=node
+    )
+    return tuple(settings.device_id(index) for index in range(count))
+
+
 @attrs.frozen
-class _Made:
-    """The devices of a resource that were given by their number."""
+class _Generated:
+    """The generated devices of a resource."""
 
     ids: tuple[str, ...]
     numa: tuple[int, ...]
 
     def groups(self, indexes: tuple[int, ...], resource: str) -> tuple[ContainerDevices, ...]:
-        """Some of them, those of one NUMA node after another together."""
+        """Return some of the devices; neighbours with the same NUMA node share an entry."""
+        # Assigned in turn, as by the simulated plugin.
         nodes = [self.numa[i % len(self.numa)] if self.numa else None for i in indexes]
         pairs = zip(indexes, nodes, strict=True)
         return tuple(
@@ -50,19 +77,19 @@ class _Made:
 
 
 class ContentReader:
-    """Reads the content of one script; containers may refer to devices of ``allocatable``."""
+    """Parses the content of one script; stores generated devices for references to them."""
 
     def __init__(self) -> None:
-        self._made: dict[str, _Made] = {}
+        self._generated: dict[str, _Generated] = {}
 
     def allocatable(self, where: Where, value: Any) -> Allocatable:
-        """``devices``, ``cpu_ids`` and ``memory`` of a node."""
+        """Parse ``devices``, ``cpu_ids`` and ``memory`` of a node."""
         found = fields(
             where,
             value,
             {
                 "schema": text,
-                "devices": listed(self._offered),
+                "devices": listed(self._allocatable_devices),
                 "cpu_ids": id_list,
                 "memory": listed(_memory),
             },
@@ -72,12 +99,13 @@ class ContentReader:
         )
 
     def pods(self, where: Where, value: Any) -> tuple[Pod, ...]:
-        """A list of pods, sorted by namespace and name."""
+        """Parse a list of pods; return them sorted by namespace and name."""
         found = listed(self._pod)(where, value)
+        # A finished pod can have the name of its successor.
         names = [(pod.namespace, pod.name) for pod in found if pod.active]
         for index, name in enumerate(names):
             if name in names[:index]:
-                raise where.wrong(f"{name[0]}/{name[1]} is there twice")
+                raise where.error(f"duplicate pod {name[0]}/{name[1]}")
         return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name)))
 
     def _pod(self, where: Where, value: Any) -> Pod:
@@ -101,7 +129,7 @@ class ContentReader:
             value,
             {
                 "name": text,
-                "devices": listed(self._held),
+                "devices": listed(self._allocated),
                 "cpu_ids": id_list,
                 "memory": listed(_memory),
                 "dynamic_resources": listed(_claim),
@@ -112,7 +140,8 @@ class ContentReader:
             _name(where, found), **{**found, "devices": _joined(found.get("devices", ()))}
         )
 
-    def _offered(self, where: Where, value: Any) -> tuple[ContainerDevices, ...]:
+    def _allocatable_devices(self, where: Where, value: Any) -> tuple[ContainerDevices, ...]:
+        # Two forms: IDs, or a number of generated devices. `_plain` reports other values.
         if not isinstance(value, Mapping) or "count" not in value:
             return self._plain(where, value)
         found = fields(
@@ -131,9 +160,10 @@ class ContentReader:
         resource = _name(where, found, "resource_name")
         count, shape = found["count"], found.get("id_shape", SHAPES[0])
         if shape not in SHAPES:
-            raise where.wrong(f"unknown id_shape {shape!r}: choose from {', '.join(SHAPES)}")
+            raise where.error(f"unknown id_shape {shape!r}: use one of {', '.join(SHAPES)}")
         if count > _MOST_DEVICES:
-            raise where.wrong(f"count is {count}: at most {_MOST_DEVICES}")
+            raise where.error(f"count is {count}: use at most {_MOST_DEVICES}")
+        # The defaults are those of the fixture `simulated_plugin`.
         ids = device_ids(
             shape,
             count,
@@ -141,21 +171,24 @@ class ContentReader:
             prefix=found.get("device_id_prefix", resource.rpartition("/")[2]),
             node=found.get("node_name", "mock"),
         )
-        self._made[resource] = _Made(ids, found.get("numa", ()))
-        return self._made[resource].groups(tuple(range(count)), resource)
+        self._generated[resource] = _Generated(ids, found.get("numa", ()))
+        return self._generated[resource].groups(tuple(range(count)), resource)
 
-    def _held(self, where: Where, value: Any) -> tuple[ContainerDevices, ...]:
+    def _allocated(self, where: Where, value: Any) -> tuple[ContainerDevices, ...]:
         if not isinstance(value, Mapping) or "indexes" not in value:
             return self._plain(where, value)
         found = fields(where, value, {"resource_name": text, "indexes": id_list})
         resource = _name(where, found, "resource_name")
-        made = self._made.get(resource)
-        if made is None:
-            raise where.wrong(f"indexes: allocatable has no {resource} with a count")
+        generated = self._generated.get(resource)
+        if generated is None:
+            raise where.error(f"indexes: allocatable has no {resource} with a count")
         for index in found["indexes"]:
-            if index >= len(made.ids):
-                raise where.wrong(f"indexes: there is no {index} among {len(made.ids)} {resource}")
-        return made.groups(found["indexes"], resource)
+            # `id_list` allows no negative numbers.
+            if index >= len(generated.ids):
+                raise where.error(
+                    f"indexes: {index} is too large: {resource} has {len(generated.ids)} devices"
+                )
+        return generated.groups(found["indexes"], resource)
 
     @staticmethod
     def _plain(where: Where, value: Any) -> tuple[ContainerDevices, ...]:
@@ -175,7 +208,8 @@ def _joined(groups: tuple[tuple[ContainerDevices, ...], ...]) -> tuple[Container
 
 def _name(where: Where, found: dict[str, Any], field: str = "name") -> str:
     if field not in found:
-        raise where.wrong(f"{field} is missing")
+        raise where.error(f"{field} is missing")
+    # Removed, because the caller passes the other fields by keyword.
     name: str = found.pop(field)
     return name
 
@@ -183,7 +217,7 @@ def _name(where: Where, found: dict[str, Any], field: str = "name") -> str:
 def _memory(where: Where, value: Any) -> ContainerMemory:
     found = fields(where, value, {"memory_type": text, "size": quantity, "numa_nodes": id_list})
     if "size" not in found:
-        raise where.wrong("size is missing")
+        raise where.error("size is missing")
     nodes = found.get("numa_nodes", ())
     return ContainerMemory(found.get("memory_type", "memory"), found["size"], nodes)
 
@@ -213,5 +247,5 @@ def _claimed(where: Where, value: Any) -> ClaimResource:
     )
     for name in ("driver_name", "pool_name", "device_name"):
         if name not in found:
-            raise where.wrong(f"{name} is missing")
+            raise where.error(f"{name} is missing")
     return ClaimResource(**found)

@@ -1,4 +1,8 @@
-"""Reading plain data field by field; an error names the field by its path."""
+"""Parse plain data field by field; errors name the field by its path.
+
+A ``Read`` function takes a place and a value and returns what the value means. Functions such as
+``listed`` and ``whole`` create them from others.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ _MOST_LISTED = 1 << 16
 
 
 class ScriptError(RequestError):
-    """A script cannot be used. The text is one line: file, field, what is wrong."""
+    """An invalid script. The text is one line with file, field and problem."""
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(text))
@@ -45,36 +49,37 @@ class Where:
 
     @classmethod
     def of(cls, document: str) -> Where:
-        """A whole document."""
+        """Return the place of a whole document."""
         return cls("", document)
 
     def field(self, name: object) -> Where:
-        """A field of the mapping here."""
+        """Return the place of a field of the mapping here."""
         return Where(f"{self._path}.{name}" if self._path else str(name), self._document)
 
     def item(self, index: int) -> Where:
-        """An item of the list here."""
+        """Return the place of an item of the list here."""
         return Where(f"{self._path}[{index}]", self._document)
 
-    def wrong(self, text: str) -> ScriptError:
-        """What is wrong here."""
+    def error(self, text: str) -> ScriptError:
+        """Return an error about the value here."""
         return ScriptError(": ".join(filter(None, (self._document, self._path, text))))
 
 
 Read = Callable[[Where, Any], T]
-"""From a field's value to what it means. Raises ScriptError."""
+"""Parses the value of a field. Raises ScriptError."""
 
 
 def fields(where: Where, value: Any, readers: Mapping[str, Read[Any]]) -> dict[str, Any]:
-    """What the fields of a mapping mean, of those that are there; null is as good as none.
-    They are read in the order of ``readers``."""
+    """Parse the fields of a mapping, in the order of ``readers``; null counts as absent."""
     if not isinstance(value, Mapping):
-        raise where.wrong(f"a mapping is expected, not {described(value)}")
+        raise where.error(f"expected a mapping, not {described(value)}")
     for name in value:
         if name not in readers:
+            # Most unknown fields are typing errors.
             close = difflib.get_close_matches(str(name), readers, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(readers)}"
-            raise where.wrong(f"unknown field {name!r}: {hint}")
+            hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(readers)}"
+            raise where.error(f"unknown field {name!r}: {hint}")
+    # In the order of `readers`, not of the file: some fields refer to others.
     return {
         name: read(where.field(name), value[name])
         for name, read in readers.items()
@@ -83,57 +88,59 @@ def fields(where: Where, value: Any, readers: Mapping[str, Read[Any]]) -> dict[s
 
 
 def listed(read: Read[T]) -> Read[tuple[T, ...]]:
-    """A list of what ``read`` reads."""
+    """Return a function that parses a list whose items ``read`` parses."""
 
     def reader(where: Where, value: Any) -> tuple[T, ...]:
         if not isinstance(value, list | tuple):
-            raise where.wrong(f"a list is expected, not {described(value)}")
+            raise where.error(f"expected a list, not {described(value)}")
         return tuple(read(where.item(index), each) for index, each in enumerate(value))
 
     return reader
 
 
 def text(where: Where, value: Any) -> str:
-    """A text that is not empty."""
+    """Parse a string that is not empty."""
     if not isinstance(value, str) or not value:
-        raise where.wrong(f"a text is expected, not {described(value)}")
+        raise where.error(f"expected a string, not {described(value)}")
     return value
 
 
 def flag(where: Where, value: Any) -> bool:
-    """True or false."""
+    """Parse a bool."""
     if not isinstance(value, bool):
-        raise where.wrong(f"true or false is expected, not {described(value)}")
+        raise where.error(f"expected true or false, not {described(value)}")
     return value
 
 
 def number(least: float, *, exclusive: bool = False) -> Read[float]:
-    """A number from ``least``, or above it."""
+    """Return a function that parses a number from ``least``, or above it."""
 
     def reader(where: Where, value: Any) -> float:
+        # A bool is an int in Python, and YAML reads `yes` as a bool.
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not (least < value if exclusive else least <= value < float("inf")):
             above = "above" if exclusive else "from"
-            raise where.wrong(f"a number {above} {least:g} is expected, not {described(value)}")
+            raise where.error(f"expected a number {above} {least:g}, not {described(value)}")
         return float(value)
 
     return reader
 
 
 def whole(least: int) -> Read[int]:
-    """A whole number from ``least``."""
+    """Return a function that parses a whole number from ``least``."""
 
     def reader(where: Where, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise where.wrong(f"a whole number from {least} is expected, not {described(value)}")
+            raise where.error(f"expected a whole number from {least}, not {described(value)}")
         return value
 
     return reader
 
 
 def id_list(where: Where, value: Any) -> tuple[int, ...]:
-    """Numbers as a list, or in the kernel's form such as ``0-3,8``."""
+    """Parse a list of numbers, or the kernel's form such as ``0-3,8``."""
     if isinstance(value, int) and not isinstance(value, bool):
+        # YAML reads a single CPU as a number.
         value = [value]
     if not isinstance(value, str):
         return listed(whole(0))(where, value)
@@ -141,18 +148,19 @@ def id_list(where: Where, value: Any) -> tuple[int, ...]:
     for part in filter(None, (part.strip() for part in value.split(","))):
         first, _, last = part.partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
-            raise where.wrong(f"{part!r} is neither a number nor a range such as 0-3")
+            raise where.error(f"invalid {part!r}: use a number or a range such as 0-3")
         ends = int(first), int(last or first)
         if ends[1] < ends[0]:
-            raise where.wrong(f"{part!r} is no range from a lower to a higher number")
+            raise where.error(f"invalid range {part!r}: put the lower number first")
         if ends[1] - ends[0] >= _MOST_LISTED:
-            raise where.wrong(f"{part!r} are more than {_MOST_LISTED} numbers")
+            # A limit, because 0-999999999 would need gigabytes.
+            raise where.error(f"range {part!r} has more than {_MOST_LISTED} numbers")
         ids.extend(range(ends[0], ends[1] + 1))
     return tuple(ids)
 
 
 def quantity(where: Where, value: Any) -> int:
-    """Bytes: a number, or a Kubernetes quantity such as ``4Gi``."""
+    """Parse bytes: a number, or a Kubernetes quantity such as ``4Gi``."""
     from devicemanager.objects.manifests.quantities import parse_quantity, whole_units
 
     try:
@@ -160,5 +168,5 @@ def quantity(where: Where, value: Any) -> int:
     except ValueError:
         size = -1
     if isinstance(value, bool) or size < 0:
-        raise where.wrong(f"a quantity of bytes such as 4Gi is expected, not {described(value)}")
+        raise where.error(f"expected bytes such as 4Gi, not {described(value)}")
     return size

@@ -1,4 +1,8 @@
-"""From documents to a script, or to an error that names the field."""
+"""Parse documents to a script, or raise an error that names the file and field.
+
+Several documents can form one script, for example the outputs of ``devicemanager pods -o json`` and
+``devicemanager resources -o json``. The latter has the fields of ``allocatable`` at its top level.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +33,20 @@ from devicemanager.testing.mock_podresources.script import Script, Step
 __all__ = ["ScriptError", "load_script", "read_script"]
 
 MOST_BYTES = 64 << 20
-"""The most that a file of a script may have."""
+"""Maximum size of a file in bytes."""
 _MOST_NODES = 4_000_000
 _CONTENT = ("devices", "cpu_ids", "memory")
-"""What `resources -o json` has at its top level."""
+"""Fields at the top level of ``devicemanager resources -o json``."""
 
 
 def load_script(
     *paths: str | os.PathLike[str], contents: Mapping[str, bytes] | None = None
 ) -> Script:
-    """Read one file, or several that make up a script together: YAML or JSON, also what
-    ``devicemanager pods -o json`` and ``resources -o json`` print. ``contents`` are those of
-    paths that are at hand, such as standard input's. Raises ScriptError."""
+    """Load a script from one or several YAML or JSON files.
+
+    The files can also be outputs of ``devicemanager pods -o json`` and ``resources -o json``.
+    ``contents``: content by path, for paths that are already read. Raises ScriptError.
+    """
     documents: list[tuple[str, Any]] = []
     for path in paths:
         name = str(path)
@@ -49,18 +55,19 @@ def load_script(
 
 
 def read_script(*documents: Mapping[str, Any]) -> Script:
-    """The same of documents that are at hand. Raises ScriptError."""
+    """Parse a script from one or several dicts. Raises ScriptError."""
     return _read([(f"document {n}", each) for n, each in enumerate(documents, start=1)])
 
 
 def _documents(path: str, data: bytes | None) -> list[object]:
     try:
+        # Not open(): a pipe would block, and a huge file would use up the memory.
         content = (read_regular(path, MOST_BYTES) if data is None else data).decode()
         return load_documents(content, MOST_BYTES, _MOST_NODES, "too large")
     except OSError as error:
         raise ScriptError(f"cannot read {path}: {error.strerror}") from error
     except (FileRejected, UnicodeDecodeError) as error:
-        reason = error if isinstance(error, FileRejected) else "no text"
+        reason = error if isinstance(error, FileRejected) else "not UTF-8 text"
         raise ScriptError(f"cannot read {path}: it is {reason}") from error
     except ManifestError as error:
         raise ScriptError(f"{path}: {error}") from error
@@ -68,40 +75,41 @@ def _documents(path: str, data: bytes | None) -> list[object]:
 
 def _read(documents: Iterable[tuple[str, Any]]) -> Script:
     content = ContentReader()
-    known = (*_readers(content), "schema", *_CONTENT)
-    whole_script: dict[str, tuple[Where, Any]] = {}
+    allowed = (*_readers(content), "schema", *_CONTENT)
+    # Fields of all documents, unparsed: references between documents need all of them.
+    values: dict[str, tuple[Where, Any]] = {}
     for name, document in documents:
         where = Where.of(name)
-        plain = fields(where, document, dict.fromkeys(known, lambda _where, value: value))
-        offered = {key: plain.pop(key) for key in _CONTENT if key in plain}
-        if offered:
-            plain.setdefault("allocatable", offered)
+        plain = fields(where, document, dict.fromkeys(allowed, lambda _where, value: value))
+        top_level = {key: plain.pop(key) for key in _CONTENT if key in plain}
+        if top_level:
+            plain.setdefault("allocatable", top_level)
+        # Outputs of the commands have it.
         plain.pop("schema", None)
         for key, value in plain.items():
-            if key in whole_script:
-                raise where.wrong(f"{key} is in another document already")
-            whole_script[key] = (where.field(key), value)
-    found = {
-        key: reader(*whole_script[key])
-        for key, reader in _readers(content).items()
-        if key in whole_script
+            if key in values:
+                raise where.error(f"duplicate {key}: another document has it, too")
+            values[key] = (where.field(key), value)
+    parsed = {
+        key: reader(*values[key]) for key, reader in _readers(content).items() if key in values
     }
-    return _script(found, whole_script)
+    return _script(parsed, values)
 
 
-def _script(found: dict[str, Any], places: dict[str, tuple[Where, Any]]) -> Script:
-    limit: dict[str, Any] = found.pop("rate_limit", {})
-    if "pod_resources" in found:
-        found["pods"] = found.pop("pod_resources")
-    steps = found.get("steps", ())
-    if found.get("repeat") and not sum(step.after for step in steps):
-        raise places["repeat"][0].wrong("the steps take no time: give one of them `after`")
-    return Script(**found, **limit)
+def _script(parsed: dict[str, Any], values: dict[str, tuple[Where, Any]]) -> Script:
+    limit: dict[str, Any] = parsed.pop("rate_limit", {})
+    if "pod_resources" in parsed:
+        parsed["pods"] = parsed.pop("pod_resources")
+    steps = parsed.get("steps", ())
+    # A repeated script without pauses would change the content in an endless loop.
+    if parsed.get("repeat") and not sum(step.after for step in steps):
+        raise values["repeat"][0].error("the steps have no pauses: add `after` to one of them")
+    return Script(**parsed, **limit)
 
 
 def _readers(content: ContentReader) -> dict[str, Read[Any]]:
     return {
-        # First: containers may name devices of it by their number.
+        # First: containers can refer to its devices by index.
         "allocatable": content.allocatable,
         "pod_resources": content.pods,
         "kubelet_version": _version,
@@ -139,11 +147,11 @@ def _pod_name(where: Where, value: Any) -> tuple[str, str]:
 
 
 def _version(where: Where, value: Any) -> str:
-    # 1.30 is the number 1.3 in YAML, which is no version.
+    # Without quotes, YAML reads 1.30 as the number 1.3.
     try:
         KubeletVersion.parse(value)
     except VersionError as error:
-        raise where.wrong(f"{error}; in quotes") from error
+        raise where.error(f"{error}, in quotes") from error
     return text(where, value)
 
 
@@ -157,7 +165,8 @@ def _fault(where: Where, value: Any) -> Fault:
     try:
         fault = Fault.from_data(value)
     except FaultError as error:
-        raise where.wrong(str(error)) from error
+        raise where.error(str(error)) from error
+    # Other faults need a plugin, a checkpoint or a registration.
     if fault.point is not InjectionPoint.POD_RESOURCES:
-        raise where.wrong(f"{fault.kind.name} needs a kubelet: choose a fault of pod-resources")
+        raise where.error(f"{fault.kind.name} needs a kubelet: use a fault of pod-resources")
     return fault

@@ -1,4 +1,4 @@
-"""What a PodResources service says, and how that changes, as values."""
+"""A script of a mock PodResources server as values: content, changes over time, faults."""
 
 from __future__ import annotations
 
@@ -16,58 +16,61 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_BURST", "DEFAULT_QPS", "Script", "Step", "with_pods"]
 
 DEFAULT_QPS, DEFAULT_BURST = 100.0, 10
-"""The kubelet's limits, as in ``podresources.server``, which loads gRPC."""
+"""The kubelet's limits. ``podresources.server`` has them, too, but importing it imports gRPC."""
 
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """A change. What is left out stays as it is."""
+    """A change of the content. Fields that are left out change nothing."""
 
     after: float = 0.0
-    """Seconds after the step before, or after the start."""
+    """Seconds after the previous step, or after the start."""
     pods: tuple[Pod, ...] | None = None
-    """All pods from now on."""
+    """Pods that replace all pods."""
     set_pods: tuple[Pod, ...] = ()
-    """Pods that are added, or take the place of those of the same namespace and name."""
+    """Pods to add, or to replace those of the same namespace and name."""
     delete_pods: tuple[tuple[str, str], ...] = ()
-    """Namespace and name of pods that are gone; one that is not there may be named."""
+    """Namespace and name of pods to remove; unknown ones are ignored."""
     allocatable: Allocatable | None = None
     clear_faults: bool = False
-    """Whether the faults that are set are cleared, before others are set."""
+    """True if all faults are cleared before those of this step are set."""
     faults: tuple[Fault, ...] = ()
-    """Faults that are set."""
+    """Faults to set."""
     serving: bool | None = None
-    """False: the socket is gone, as that of a kubelet that is away. True: it is there again."""
+    """False: remove the socket, as if the kubelet stops. True: serve again."""
 
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """Content from the start, and steps that change it one after another."""
+    """Content at the start, and steps that change it in order."""
 
     pods: tuple[Pod, ...] = ()
     allocatable: Allocatable = attrs.field(factory=Allocatable)
     kubelet_version: str | None = None
-    """Whose methods, fields and pods the answers have, such as ``1.32``; None: all there are."""
+    """Version whose methods, fields and pods are served, such as ``1.32``; None: all."""
     qps: float | None = DEFAULT_QPS
     """Calls per second over all methods; None switches the limit off."""
     burst: int = DEFAULT_BURST
-    """Calls that are let in at once."""
+    """Calls that are allowed at once."""
     seed: int = 0
-    """Decides where a fault has a probability."""
+    """Seed for faults with a probability."""
     faults: tuple[Fault, ...] = ()
-    """Set from the start."""
+    """Faults that are set at the start."""
     steps: tuple[Step, ...] = ()
     repeat: bool = False
-    """Whether the steps begin anew after the last one."""
+    """True if the steps repeat from the first one after the last."""
 
 
 def with_pods(
     pods: Sequence[Pod], changed: Sequence[Pod], deleted: Sequence[tuple[str, str]]
 ) -> tuple[Pod, ...]:
-    """Pods with a step's changes, sorted by namespace and name. One that did not change is
-    the same object, which need not be encoded again."""
-    found = {(pod.namespace, pod.name): pod for pod in pods}
-    found |= {(pod.namespace, pod.name): pod for pod in changed}
+    """Return pods with the changes of a step, sorted by namespace and name.
+
+    Unchanged pods are the same objects, so that the server need not encode them again.
+    """
+    # Deletions last: a step that sets and deletes the same pod deletes it.
+    by_name = {(pod.namespace, pod.name): pod for pod in pods}
+    by_name |= {(pod.namespace, pod.name): pod for pod in changed}
     for name in deleted:
-        found.pop(name, None)
-    return tuple(found[name] for name in sorted(found))
+        by_name.pop(name, None)
+    return tuple(by_name[name] for name in sorted(by_name))

@@ -1,4 +1,8 @@
-"""Serves a script: its content, its steps by the clock, its faults."""
+"""The mock PodResources server: it serves a script's content, steps and faults.
+
+Steps run on the clock's thread, one at a time. The lock is held during a step, but not while
+``stop`` waits for one.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +33,18 @@ __all__ = ["MockPodResources"]
 _log = logging.getLogger(__name__)
 
 _WORKERS = 32
-"""A delayed answer holds a thread."""
+"""Many, because a delayed response occupies a thread."""
 
 
 class MockPodResources:
-    """A PodResources service that says what a script says, on ``socket_path``.
+    """A PodResources server on ``socket_path`` whose content a script describes.
 
-    Without a path the socket is in a directory of its own, which goes with ``stop``.
-    ``clock`` decides when steps come and how long answers are delayed: with a
-    ``ManualClock`` a test turns it. ``report`` is called with a line for people about the
-    start and each step. A context manager: entering starts, leaving stops. May be used from
-    any thread. Raises PodResourcesError if it cannot serve there.
+    Without ``socket_path``, the socket is in a new directory, which ``stop`` removes. ``clock``
+    decides when steps are due and how long responses are delayed; a test advances a
+    ``ManualClock``. ``report`` is called with a line of text at the start and for each step.
+
+    A context manager: entering starts, leaving stops. Thread-safe. Raises PodResourcesError if it
+    cannot serve on the path.
     """
 
     def __init__(
@@ -58,14 +63,15 @@ class MockPodResources:
             try:
                 self._temporary = short_directory()
             except NoDirectory as error:
-                raise PodResourcesError(f"{error}: give a socket's path, or {ADVICE}") from error
+                raise PodResourcesError(f"{error}: set a socket path, or {ADVICE}") from error
             socket_path = self._temporary / "kubelet.sock"
         self.socket_path = Path(socket_path).absolute()
         self.source = MemorySource(self.script.pods, self.script.allocatable)
         profile = _profile(self.script.kubelet_version)
+        # The registry of faults is the kubelet's; only the actions differ.
         actions = _Actions(self.source, profile)
         self.faults = FaultRegistry(self._clock, None, actions, self.script.seed)
-        """The faults that are set; ``set`` and ``clear`` change them."""
+        """The current faults; ``set`` and ``clear`` change them."""
         self._server = PodResourcesServer(
             self.source,
             self.socket_path,
@@ -76,7 +82,7 @@ class MockPodResources:
             max_workers=_WORKERS,
             answer=FaultyResponses(self.faults),
         )
-        # Guards all below, and lets one step be made at a time.
+        # Guards all fields below, and serializes steps. Reentrant: a step can run in `start`.
         self._lock = threading.RLock()
         self._cancel: Cancel | None = None
         self._is_started = False
@@ -84,12 +90,14 @@ class MockPodResources:
         self._steps = 0
 
     def start(self) -> Self:
-        """Serve, and make the steps as their time comes."""
+        """Serve, and apply each step when it is due."""
         with self._lock:
+            # Before the server starts: the first call must already meet them.
             for fault in self.script.faults:
                 self.faults.set(fault)
             self._server.start()
             self._is_started = True
+            # Due times add up from here, so that delays of single steps do not accumulate.
             self._due = self._clock.monotonic()
             self._report(f"pod resources socket: {self.socket_path}")
             self._report(f"ready: {len(self.script.pods)} pods, {len(self.script.steps)} steps")
@@ -97,13 +105,14 @@ class MockPodResources:
         return self
 
     def stop(self) -> None:
-        """Stop serving; no further step is made. Stopping twice does nothing."""
+        """Stop serving and applying steps. A second call does nothing."""
         with self._lock:
             cancel, self._cancel = self._cancel, None
             self._is_started = False
-        # Not with the lock held: a step under way is waited for.
+        # Without the lock: `cancel` waits for a step in progress, which needs it.
         if cancel is not None:
             cancel()
+        # Releases delayed calls, for which the server would otherwise wait.
         self.faults.stopping()
         self._server.stop()
         if self._temporary is not None:
@@ -120,21 +129,21 @@ class MockPodResources:
     def replace(
         self, *, pods: Iterable[Pod] | None = None, allocatable: Allocatable | None = None
     ) -> None:
-        """Tell something else from now on; what is left out stays."""
+        """Replace all pods, the allocatable resources, or both."""
         self.apply(Step(pods=None if pods is None else tuple(pods), allocatable=allocatable))
 
     def set_pods(self, *pods: Pod) -> None:
-        """Add pods, or put them in the place of those of the same namespace and name."""
+        """Add pods, or replace those of the same namespace and name."""
         self.apply(Step(set_pods=pods))
 
     def delete_pods(self, *names: str) -> None:
-        """Take pods away: ``namespace/name``, or the name of one in ``default``."""
+        """Remove pods by ``namespace/name``, or by name in the namespace ``default``."""
         split = (name.rpartition("/") for name in names)
         deleted = tuple((namespace or "default", name) for namespace, _, name in split)
         self.apply(Step(delete_pods=deleted))
 
     def pause_serving(self) -> None:
-        """The socket is gone, as that of a kubelet that is away, until ``resume_serving``."""
+        """Remove the socket, as if the kubelet stops, until ``resume_serving``."""
         self.apply(Step(serving=False))
 
     def resume_serving(self) -> None:
@@ -142,13 +151,14 @@ class MockPodResources:
         self.apply(Step(serving=True))
 
     def apply(self, step: Step) -> None:
-        """Make a step now, whatever its ``after`` says."""
+        """Apply a step now; ignore its ``after``."""
         with self._lock:
             pods = self.source.pods() if step.pods is None else step.pods
             if step.set_pods or step.delete_pods:
                 pods = with_pods(pods, step.set_pods, step.delete_pods)
-            # One change: nobody sees a half of it.
+            # In one change: no client sees half of a step.
             self.source.replace(pods=pods, allocatable=step.allocatable)
+            # Clear before set: a step can replace all faults.
             if step.clear_faults:
                 self.faults.clear()
             for fault in step.faults:
@@ -168,11 +178,11 @@ class MockPodResources:
 
     @property
     def steps(self) -> int:
-        """How many steps of the script were made."""
+        """Number of steps of the script that were applied."""
         return self._steps
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """(metric name, ``server_api_version``) → count, under the kubelet's names."""
+        """Return counts by metric name and ``server_api_version``, with the kubelet's names."""
         return self._server.counters()
 
     # -- the script's steps ------------------------------------------------------------
@@ -185,11 +195,12 @@ class MockPodResources:
         self._cancel = self._clock.call_at(self._due, self._next)
 
     def _next(self) -> None:
-        """On the clock's thread."""
+        """Apply the next step; called on the clock's thread."""
         with self._lock:
+            # Stopped while this callback waited for the lock.
             if self._cancel is None:
                 return
-            if self._clock.monotonic() < self._due:  # a clock may call early
+            if self._clock.monotonic() < self._due:  # a clock can call early
                 self._cancel = self._clock.call_at(self._due, self._next)
                 return
             step = self.script.steps[self._steps % len(self.script.steps)]
@@ -200,7 +211,7 @@ class MockPodResources:
 
 
 class _Actions:
-    """What the registry of faults needs: the past, and no kubelet."""
+    """The actions that the fault registry requires; only past responses work without a kubelet."""
 
     def __init__(self, source: MemorySource, profile: Profile) -> None:
         self._source = source
@@ -211,15 +222,15 @@ class _Actions:
             raise _no_kubelet(fault)
         return prepare(fault, self._source, self._profile)
 
-    def execute(self, fault: Fault, occasion: FaultContext) -> None:
+    def execute(self, fault: Fault, context: FaultContext) -> None:
         raise _no_kubelet(fault)
 
-    def start(self, fault: Fault, occasion: FaultContext) -> None:
+    def start(self, fault: Fault, context: FaultContext) -> None:
         raise _no_kubelet(fault)
 
 
 def _no_kubelet(fault: Fault) -> RequestError:
-    return RequestError(f"there is no kubelet here for {fault.kind.name}")
+    return RequestError(f"{fault.kind.name} needs a kubelet: this server has none")
 
 
 def _profile(version: str | None) -> Profile:

@@ -29,7 +29,7 @@ def test_what_is_no_name(name: str) -> None:
     assert split_name(name) is None
     with pytest.raises(CdiError, match="is not a CDI name"):
         parse_name(name)
-    with pytest.raises(ValueError, match="not a CDI name"):
+    with pytest.raises(ValueError, match="invalid CDI name"):
         ContainerSettings(cdi_devices=[name])
 
 

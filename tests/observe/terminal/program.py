@@ -9,7 +9,7 @@ from devicemanager.observe.terminal.session import (
     standard_terminal,
 )
 from devicemanager.observe.view import NodeView
-from devicemanager.plugin.signals import SignalWait
+from devicemanager.plugin.common.signals import SignalWait
 
 assert is_live_terminal()
 view = LiveView(standard_terminal(), lambda: NodeView(1, "a test"), lambda error: os._exit(7))

@@ -1,4 +1,4 @@
-"""Plugins in processes of their own, as authors in any language run them in tests."""
+"""Plugins in separate processes, as authors in any language test them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def python(source: str) -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(source)]
 
 
-def test_a_plugin_by_its_command(mock_kubelet, plugin_process):
+def test_command_is_run_and_stopped(mock_kubelet, plugin_process):
     process = plugin_process(simulated("--number-devices", "3"), GPU, 3)
     assert mock_kubelet.allocatable() == {GPU: 3}
     assert process.is_running and process.starts == 1
@@ -37,7 +37,7 @@ def test_a_plugin_by_its_command(mock_kubelet, plugin_process):
     mock_kubelet.wait_for_resource(GPU, 0)
 
 
-def test_paths_by_environment(mock_kubelet, plugin_process):
+def test_placeholders_in_env_are_replaced(mock_kubelet, plugin_process):
     process = plugin_process(
         ["sh", "-c", "echo $A $B; sleep 300"],
         env={"A": "{plugin_dir}:{kubelet_socket}", "B": "{root}"},
@@ -47,52 +47,60 @@ def test_paths_by_environment(mock_kubelet, plugin_process):
     assert process.output() == [expected]
 
 
-def test_a_plugin_of_the_framework_needs_no_path(mock_kubelet, plugin_process, monkeypatch):
+def test_plugin_of_the_framework_needs_no_path(mock_kubelet, plugin_process, monkeypatch):
     monkeypatch.setenv("DEVICE_PLUGIN_DIRECTORY", "/of/another/kubelet")
     plugin_process([*SIMULATED, "--resource-name", GPU], GPU, 2)
-    shown = ["sh", "-c", "echo $DEVICE_PLUGIN_DIRECTORY; sleep 300"]
-    for more, expected in (
+    command = ["sh", "-c", "echo $DEVICE_PLUGIN_DIRECTORY; sleep 300"]
+    for options, expected in (
         ({"env": {"DEVICE_PLUGIN_DIRECTORY": "{root}/mine"}}, f"{mock_kubelet.root}/mine"),
         ({"at_node_paths": True}, "/of/another/kubelet"),
     ):
-        process = plugin_process(shown, **more)
+        process = plugin_process(command, **options)
         mock_kubelet.wait_for(process.output, what="a line")
         assert process.output() == [expected]
 
 
-def test_a_plugin_with_hard_coded_paths(mock_kubelet, plugin_process):
+def test_command_cannot_hide_the_supervisor(plugin_process, tmp_path):
+    """The command's directory and PYTHONPATH have another package ``devicemanager``."""
+    (tmp_path / "devicemanager").mkdir()
+    (tmp_path / "devicemanager/__init__.py").write_text("raise SystemExit('the wrong package')")
+    process = plugin_process(["true"], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert (process.wait(), process.output()) == (0, [])
+
+
+def test_plugin_with_hard_coded_paths(mock_kubelet, plugin_process):
     command = simulated(directory="/var/lib/kubelet/device-plugins")
     plugin_process(command, GPU, 2, at_node_paths=True)
 
 
-def test_an_early_end_is_noticed_at_once(mock_kubelet, plugin_process):
+def test_early_exit_is_noticed_at_once(mock_kubelet, plugin_process):
     command = ["sh", "-c", "echo no such driver >&2; exit 3"]
     with pytest.raises(ProcessEnded) as ended:
         plugin_process(command, GPU, timeout=60)
-    assert "sh ended with exit status 3" in str(ended.value)
+    assert "sh exited with status 3" in str(ended.value)
     assert "  | no such driver" in str(ended.value)
 
 
-def test_escapes_of_a_plugin_do_not_reach_the_terminal(plugin_process):
+def test_escape_sequences_in_output_are_not_printed(plugin_process):
     with pytest.raises(ProcessEnded) as ended:
         plugin_process(["printf", "\x1b[31mred"], GPU, timeout=60)
     assert "\x1b" not in str(ended.value) and "red" in str(ended.value)
 
 
-def test_a_resource_that_does_not_come(plugin_process):
+def test_missing_resource_is_a_wait_timeout(plugin_process):
     with pytest.raises(WaitTimeout, match=r"any devices of vendor\.com/gpu from sleep"):
         plugin_process(["sleep", "300"], GPU, timeout=0.2)
 
 
-def test_a_command_that_is_not_there(plugin_process):
-    with pytest.raises(ProcessEnded, match="no-such-plugin ended with exit status 127"):
+def test_missing_command_is_an_error(plugin_process):
+    with pytest.raises(ProcessEnded, match="no-such-plugin exited with status 127"):
         plugin_process(["no-such-plugin"], GPU)
 
 
-def test_impossible_uses(mock_kubelet):
-    with pytest.raises(TypeError, match="a command is a list of words"):
+def test_invalid_uses_are_errors(mock_kubelet):
+    with pytest.raises(TypeError, match="expected a command as a list of words"):
         PluginProcess(mock_kubelet, "./plugin --flag")
-    with pytest.raises(ValueError, match="restart is 'never' or 'always'"):
+    with pytest.raises(ValueError, match="unknown restart 'sometimes': use 'never'"):
         PluginProcess(mock_kubelet, ["x"], restart="sometimes")
     process = PluginProcess(mock_kubelet, ["x"])
     with pytest.raises(ProcessEnded, match="x was never started"):
@@ -100,13 +108,13 @@ def test_impossible_uses(mock_kubelet):
     process.stop()
 
 
-def test_restarts_back_off_as_the_kubelets_do(make_mock_kubelet):
+def test_restarts_back_off_as_in_the_kubelet(make_mock_kubelet):
     clock = ManualClock(1000.0)
     kubelet = make_mock_kubelet(clock=clock)
     with PluginProcess(kubelet, ["false"], restart="always") as process:
-        # The first restart is immediate, the next come 10, 20, 40 s after the end.
+        # The first restart is immediate, the next ones 10, 20 and 40 s after the exit.
         for count, pause in ((2, 10.0), (3, 20.0), (4, 40.0)):
-            kubelet.wait_for(lambda n=count: process.starts == n and process.waits, what="the end")
+            kubelet.wait_for(lambda n=count: process.starts == n and process.waits, what="the exit")
             clock.advance(pause - 0.1)
             assert process.starts == count
             clock.advance(0.1)
@@ -116,7 +124,7 @@ def test_restarts_back_off_as_the_kubelets_do(make_mock_kubelet):
     assert process.starts == 5
 
 
-def test_who_ran_for_long_starts_again_at_once(make_mock_kubelet):
+def test_long_running_process_restarts_at_once(make_mock_kubelet):
     clock = ManualClock(1000.0)
     kubelet = make_mock_kubelet(clock=clock)
     with PluginProcess(kubelet, ["sleep", "300"], restart="always") as process:
@@ -126,16 +134,16 @@ def test_who_ran_for_long_starts_again_at_once(make_mock_kubelet):
             kubelet.wait_for(lambda n=starts: process.starts == n and process.is_running)
 
 
-def test_who_starts_it_again_first_starts_it_alone(mock_kubelet, tmp_path, monkeypatch):
-    """A test stops and starts it just when it is to be started again for its end."""
+def test_concurrent_start_and_restart_run_one_process(mock_kubelet, tmp_path, monkeypatch):
+    """A test stops and starts the process just when its exit is about to restart it."""
     launch, threads = PluginProcess._launch, []
 
-    def late(process, after):
+    def late(process, former):
         threads.append(threading.current_thread())
         if len(threads) == 2:
             process.stop()
             process.start()
-        launch(process, after)
+        launch(process, former)
 
     monkeypatch.setattr(PluginProcess, "_launch", late)
     once = f"test -e {tmp_path}/ended || {{ touch {tmp_path}/ended; exit 1; }}; exec sleep 300"
@@ -147,17 +155,17 @@ def test_who_starts_it_again_first_starts_it_alone(mock_kubelet, tmp_path, monke
 
 def test_pause_and_resume(mock_kubelet, plugin_process):
     process = plugin_process(simulated(), GPU, 2)
-    seen = psutil.Process(process.pid)
+    child = psutil.Process(process.pid)
     process.pause()
-    mock_kubelet.wait_for(lambda: seen.status() == psutil.STATUS_STOPPED)
+    mock_kubelet.wait_for(lambda: child.status() == psutil.STATUS_STOPPED)
     process.resume()
-    mock_kubelet.wait_for(lambda: seen.status() != psutil.STATUS_STOPPED)
+    mock_kubelet.wait_for(lambda: child.status() != psutil.STATUS_STOPPED)
     process.pause()
-    process.stop()  # hears SIGTERM all the same
+    process.stop()  # works with a paused process
     assert process.exit_status is not None
 
 
-def test_an_upgrade_without_a_gap(mock_kubelet, plugin_process):
+def test_upgrade_without_a_gap(mock_kubelet, plugin_process):
     process = plugin_process(simulated("--plugin-name", "one"), GPU, 2)
     old = process.pid
     process.upgrade(simulated("--plugin-name", "two", "--number-devices", "5"), GPU)
@@ -167,7 +175,7 @@ def test_an_upgrade_without_a_gap(mock_kubelet, plugin_process):
     assert mock_kubelet.allocatable() == {GPU: 5}
 
 
-def test_an_upgrade_that_fails_leaves_the_old_one(mock_kubelet, plugin_process):
+def test_failed_upgrade_keeps_the_old_process(mock_kubelet, plugin_process):
     process = plugin_process(simulated(), GPU, 2)
     old = process.pid
     with pytest.raises(ProcessEnded):
@@ -176,14 +184,14 @@ def test_an_upgrade_that_fails_leaves_the_old_one(mock_kubelet, plugin_process):
     assert mock_kubelet.allocatable() == {GPU: 2}
 
 
-def test_output_without_end_of_line_is_bounded(mock_kubelet, plugin_process):
+def test_output_without_line_breaks_is_split(mock_kubelet, plugin_process):
     process = plugin_process(python("print('x' * 300_000, end='', flush=True)"))
     process.wait()
     assert sum(map(len, process.output())) == 300_000
     assert max(map(len, process.output())) <= 1 << 16
 
 
-def test_nothing_is_left_after_the_test(pytester):
+def test_no_process_is_left_after_the_test(pytester):
     pytester.makepyfile(
         """
         import psutil
@@ -204,7 +212,7 @@ def test_nothing_is_left_after_the_test(pytester):
     pytester.runpytest_subprocess(*SPARE).assert_outcomes(passed=2)
 
 
-def test_a_failure_shows_what_the_process_printed(pytester):
+def test_failure_report_has_the_output_of_the_process(pytester):
     pytester.makepyfile(
         """
         def test_one(plugin_process):
@@ -218,7 +226,7 @@ def test_a_failure_shows_what_the_process_printed(pytester):
     result.stdout.fnmatch_lines(["*plugin process output*", "sh, started once", "  | driver*"])
 
 
-def test_rounds_leave_descriptors_and_threads_where_they_were(mock_kubelet):
+def test_start_and_stop_leak_no_descriptors_and_threads(mock_kubelet):
     here = psutil.Process()
 
     def round_() -> None:

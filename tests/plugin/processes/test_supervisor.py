@@ -1,4 +1,4 @@
-"""The supervisor: what passes through, and that nothing is left behind."""
+"""The supervisor: what passes through it, and that no process is left behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def shell(root: Path, script: str, *arguments: str) -> subprocess.CompletedProce
 
 @pytest.fixture(params=["root", "user"])
 def as_anyone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Once as we are, once without the right to mount, as an ordinary user."""
+    """Run a test once as root, once without the capability to mount."""
     if request.param == "user" and os.geteuid() == 0:
         setpriv = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]
         monkeypatch.setattr(sys.modules[__name__], "EXEC", [*setpriv, *EXEC])
@@ -47,20 +47,20 @@ def as_anyone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return request.param
 
 
-def test_the_command_finds_the_mock_where_a_node_has_the_kubelet(root: Path, as_anyone: str):
+def test_command_finds_the_mock_at_the_path_of_a_kubelet(root: Path, as_anyone: str):
     (root / "device-plugins" / "here").write_text("found")
     done = shell(
         root,
         "cat /var/lib/kubelet/device-plugins/here; echo made > /var/lib/kubelet/new; ls /var/lib",
     )
     assert done.stderr == "" and done.returncode == 0
-    there = {path.name for path in Path("/var/lib").iterdir()} | {"kubelet"}
+    entries = {path.name for path in Path("/var/lib").iterdir()} | {"kubelet"}
     assert done.stdout.startswith("found")
-    assert set(done.stdout.removeprefix("found").split()) == there
+    assert set(done.stdout.removeprefix("found").split()) == entries
     assert (root / "new").read_text() == "made\n"
 
 
-def test_nothing_is_seen_outside(root: Path, as_anyone: str):
+def test_mounts_are_not_visible_outside(root: Path, as_anyone: str):
     mounts = Path("/proc/self/mountinfo").read_text()
     before = Path("/var/lib/kubelet").exists()
     assert shell(root, "test -d /var/lib/kubelet/device-plugins").returncode == 0
@@ -69,7 +69,7 @@ def test_nothing_is_seen_outside(root: Path, as_anyone: str):
     assert not list(Path("/tmp").glob("dm-mounts-*"))
 
 
-def test_devices_and_cdi_directories_from_elsewhere(root: Path, tmp_path: Path, as_anyone: str):
+def test_dev_sys_and_cdi_directories_are_mounted(root: Path, tmp_path: Path, as_anyone: str):
     for name in ("dev", "sys", "cdi"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"in-{name}").touch()
@@ -92,17 +92,17 @@ def test_devices_and_cdi_directories_from_elsewhere(root: Path, tmp_path: Path, 
     assert done.stdout.split().count("in-cdi") == 2
     assert {"/dev/in-dev", "in-sys"} <= set(done.stdout.split())
     assert "No such file" in done.stdout
-    # The directory that was given is as it was.
+    # The given directory is unchanged.
     assert {path.name for path in (tmp_path / "dev").iterdir()} == {"in-dev", "null-like"}
 
 
 @pytest.mark.parametrize("status", [0, 1, 42, 255])
-def test_the_exit_status_passes_through(root: Path, status: int):
+def test_exit_status_passes_through(root: Path, status: int):
     assert shell(root, f"exit {status}").returncode == status
 
 
 @pytest.mark.parametrize("name", ["TERM", "KILL", "INT", "HUP"])
-def test_the_end_by_a_signal_passes_through(root: Path, name: str):
+def test_death_by_a_signal_passes_through(root: Path, name: str):
     done = shell(root, f"kill -{name} $$")
     assert done.returncode == -signal.Signals[f"SIG{name}"]
 
@@ -121,14 +121,14 @@ def test_signals_reach_the_command(root: Path, number: signal.Signals):
         assert process.wait(10) == 7
 
 
-def test_what_the_command_started_ends_with_it(root: Path, tmp_path: Path):
+def test_descendants_end_with_the_command(root: Path, tmp_path: Path):
     pids = tmp_path / "pids"
     done = shell(root, "setsid sh -c 'sleep 300 & echo $! $$ > $0; wait' $1 & sleep 0.3", str(pids))
     assert done.returncode == 0
     assert not any(map(psutil.pid_exists, map(int, pids.read_text().split())))
 
 
-def test_what_ignores_sigterm_is_killed(root: Path, tmp_path: Path):
+def test_descendants_that_ignore_sigterm_are_killed(root: Path, tmp_path: Path):
     pid = tmp_path / "pid"
     stubborn = "trap '' TERM; echo $$ > $0.new; mv $0.new $0; while :; do sleep 0.05; done"
     wait = 'setsid sh -c "$2" $1 & while ! test -e $1; do sleep 0.02; done'
@@ -144,7 +144,7 @@ def test_what_ignores_sigterm_is_killed(root: Path, tmp_path: Path):
         ([], 2, "the following arguments are required: COMMAND"),
     ],
 )
-def test_what_cannot_be_run(root: Path, arguments: list[str], status: int, text: str):
+def test_invalid_command_is_an_error(root: Path, arguments: list[str], status: int, text: str):
     done = subprocess.run(
         [*EXEC, "--root", str(root), *arguments], capture_output=True, text=True, timeout=30
     )
@@ -152,7 +152,7 @@ def test_what_cannot_be_run(root: Path, arguments: list[str], status: int, text:
     assert "Traceback" not in done.stderr
 
 
-def test_no_root(tmp_path: Path):
+def test_missing_root_is_an_error(tmp_path: Path):
     done = run(tmp_path / "none", "true")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--root" in done.stderr and "is not a directory" in done.stderr
@@ -165,8 +165,8 @@ def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid)
 
 
-def test_everything_ends_with_whoever_holds_the_lifeline(tmp_path: Path):
-    """Even if that is killed: here a program that starts a plugin and is killed then."""
+def test_everything_ends_with_the_program_at_the_lifeline(tmp_path: Path):
+    """A program starts a plugin and is then killed."""
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, time\n"

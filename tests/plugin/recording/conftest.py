@@ -1,4 +1,4 @@
-"""What the tests of recordings share: directories, and a plugin of raw bytes."""
+"""Fixtures of the tests of recordings: directories, and a plugin with raw bytes."""
 
 import threading
 import time
@@ -13,7 +13,7 @@ from protos import deviceplugin_v1beta1 as dp
 from tests.plugin.stubkubelet import StubKubelet
 
 GPU = "vendor.com/gpu"
-PATIENCE = 15.0
+TIMEOUT = 15.0
 
 
 @pytest.fixture
@@ -31,25 +31,25 @@ def kubelet(directory):
 
 @pytest.fixture
 def recorder(directory, plugin_dir, kubelet):
-    """Between ``kubelet`` and whoever registers in ``plugin_dir``."""
+    """A recorder between ``kubelet`` and the plugins that register in ``plugin_dir``."""
     with Recorder(directory / "r.ndjson", kubelet.directory, plugin_dir) as running:
         yield running
 
 
 class RawPlugin(grpc.GenericRpcHandler):
-    """Answers with the bytes, or by the function (request, context), of ``answers``.
+    """A plugin whose responses are bytes, or functions of request and context that yield bytes.
 
-    A function may yield: then it is a stream. What was asked is in ``asked``.
+    ``received`` has the requests.
     """
 
-    def __init__(self, directory, **answers):
+    def __init__(self, directory, **responses):
         self.directory = directory
-        self.asked = []
+        self.received = []
         self.devices = threading.Semaphore(0)
-        self.answers = {
+        self.responses = {
             "GetDevicePluginOptions": dp.DevicePluginOptions().SerializeToString(),
             "ListAndWatch": lambda _request, context: hold(context, devices("gpu-0")),
-            **answers,
+            **responses,
         }
         self._server = None
 
@@ -71,7 +71,7 @@ class RawPlugin(grpc.GenericRpcHandler):
             target(self.directory / "kubelet.sock"),
             options=[("grpc.use_local_subchannel_pool", 1)],
         ) as channel:
-            return channel.unary_unary("/v1beta1.Registration/Register")(request, timeout=PATIENCE)
+            return channel.unary_unary("/v1beta1.Registration/Register")(request, timeout=TIMEOUT)
 
     def stop(self):
         if self._server is not None:
@@ -79,13 +79,13 @@ class RawPlugin(grpc.GenericRpcHandler):
 
     def service(self, details):
         rpc = details.method.rpartition("/")[2]
-        answer = self.answers.get(rpc)
-        if answer is None:
+        response = self.responses.get(rpc)
+        if response is None:
             return None
 
         def behaviour(request, context):
-            self.asked.append((rpc, request, dict(context.invocation_metadata())))
-            yield from answer(request, context) if callable(answer) else [answer]
+            self.received.append((rpc, request, dict(context.invocation_metadata())))
+            yield from response(request, context) if callable(response) else [response]
 
         return grpc.unary_stream_rpc_method_handler(behaviour)
 
@@ -96,30 +96,30 @@ def devices(*ids, health="Healthy"):
 
 
 def hold(context, *lists):
-    """A stream of these lists that stays open until the other side ends it."""
+    """Yield lists, then keep the stream open until the other side ends it."""
     yield from lists
     gone = threading.Event()
     if context.add_callback(gone.set):
-        gone.wait(PATIENCE)
+        gone.wait(TIMEOUT)
 
 
 @pytest.fixture
 def raw_plugin(plugin_dir):
-    """Makes a served plugin in ``plugin_dir``."""
-    made = []
+    """Function that serves a plugin in ``plugin_dir``."""
+    plugins = []
 
-    def make(**answers):
-        made.append(RawPlugin(plugin_dir, **answers).serve())
-        return made[-1]
+    def serve(**responses):
+        plugins.append(RawPlugin(plugin_dir, **responses).serve())
+        return plugins[-1]
 
-    yield make
-    for plugin in made:
+    yield serve
+    for plugin in plugins:
         plugin.stop()
 
 
 def wait_until(condition):
-    """For what nobody notifies of."""
-    deadline = time.monotonic() + PATIENCE
+    """Poll until the condition is true."""
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

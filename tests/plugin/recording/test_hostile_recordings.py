@@ -1,4 +1,4 @@
-"""Files that are no recordings: each is one line, whatever is in it."""
+"""Invalid recordings: each is a one-line error."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def file_of(*lines: object) -> str:
     return "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines)
 
 
-def test_a_recording_that_is_one(tmp_path):
+def test_valid_recording(tmp_path):
     (tmp_path / "r").write_text(file_of(HEADER, CALL))
     assert Recording.load(tmp_path / "r").resources == ("example.com/gpu",)
 
@@ -40,7 +40,7 @@ def test_a_recording_that_is_one(tmp_path):
 @pytest.mark.parametrize(
     "lines", [(HEADER | {"schema": "x" * 9999},), (HEADER, {"number": "x" * 9999})]
 )
-def test_what_is_rejected_is_not_repeated_at_any_length(tmp_path, lines):
+def test_long_invalid_values_are_shortened_in_errors(tmp_path, lines):
     (tmp_path / "r").write_text(file_of(*lines))
     with pytest.raises(RecordingError) as raised:
         Recording.load(tmp_path / "r")
@@ -50,18 +50,18 @@ def test_what_is_rejected_is_not_repeated_at_any_length(tmp_path, lines):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (file_of("[" * 100_000), "r:1: nested too deeply to be a call"),
-        (file_of(HEADER, "[" * 100_000), "r:2: nested too deeply to be a call"),
+        (file_of("[" * 100_000), "r:1: nested too deeply for a call"),
+        (file_of(HEADER, "[" * 100_000), "r:2: nested too deeply for a call"),
         (file_of(HEADER, "1" * 10_000), "r:2: not JSON: "),
-        (file_of(HEADER | {"time": None}), "r:1: time is no number of seconds"),
-        (file_of(HEADER | {"time": FAR}), "r:1: time is no number of seconds"),
+        (file_of(HEADER | {"time": None}), "r:1: time is not a number of seconds"),
+        (file_of(HEADER | {"time": FAR}), "r:1: time is not a number of seconds"),
         (file_of(HEADER, CALL | {"time": FAR}), "r:2: not a recorded call: "),
         (file_of(HEADER, CALL | {"redacted": 1}), "r:2: not a recorded call: "),
         (file_of(HEADER, CALL | {"ended_by": []}), "r:2: not a recorded call: "),
         (file_of(HEADER, CALL | {"response_bytes": 1}), "r:2: not a recorded call: "),
     ],
 )
-def test_a_recording_that_is_none(tmp_path, text, expected):
+def test_invalid_recording_is_a_one_line_error(tmp_path, text, expected):
     (tmp_path / "r").write_text(text)
     with pytest.raises(RecordingError) as raised:
         Recording.load(tmp_path / "r")
@@ -71,7 +71,7 @@ def test_a_recording_that_is_none(tmp_path, text, expected):
     assert "\n" not in message
 
 
-def test_what_is_no_file_of_lines(tmp_path):
+def test_pipe_or_huge_file_is_rejected(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "sparse").touch()
     os.truncate(tmp_path / "sparse", 1 << 30)

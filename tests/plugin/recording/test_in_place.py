@@ -1,4 +1,4 @@
-"""A recorder in the place of the kubelet's socket: no plugin is moved, none is told."""
+"""A recorder in place of the kubelet's socket: plugins need no change."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def endpoints(kubelet):
 
 
 def recorded(kubelet, plugin):
-    """Wait until the plugin is registered by way of the recorder; the connection to it."""
+    """Wait until the plugin is registered through the recorder; return the connection."""
 
     def connections(stub):
         return [
@@ -36,13 +36,13 @@ def recorded(kubelet, plugin):
 
 @pytest.fixture
 def plugin(kubelet):
-    """Registered before anybody records."""
+    """A plugin that is registered before the recorder starts."""
     with SimulatedPlugin(SIMULATION, kubelet.directory) as running:
         kubelet.wait_devices(TWO)
         yield running
 
 
-def test_plugins_register_anew_and_get_their_kubelet_back(directory, kubelet, plugin):
+def test_plugins_register_with_the_recorder_and_then_with_the_kubelet(directory, kubelet, plugin):
     path = directory / "r.ndjson"
     with Recorder(path, kubelet.directory, in_place=True):
         kubelet.wait(lambda stub: endpoints(stub) == ["gpu.sock", "recorded-gpu.sock"])
@@ -56,19 +56,19 @@ def test_plugins_register_anew_and_get_their_kubelet_back(directory, kubelet, pl
     assert [call.rpc for call in registration.calls] == ["GetDevicePluginOptions", "Allocate"]
 
 
-def test_a_kubelet_that_restarts_is_stood_in_for_again(directory, kubelet, plugin):
+def test_restarted_kubelet_is_replaced_again(directory, kubelet, plugin):
     path = directory / "r.ndjson"
     with Recorder(path, kubelet.directory, in_place=True):
         recorded(kubelet, plugin)
         kubelet.restart()
-        # The plugin may have met the new kubelet before the recorder did.
+        # The plugin can have registered with the new kubelet before the recorder noticed it.
         recorded(kubelet, plugin).allocate(["simple-device-n-1"])
     first, *_, last = Recording.load(path).registrations(GPU)
     assert (first.register.kubelet, last.register.kubelet) == (1, 2)
     assert last.calls[-1].rpc == "Allocate"
 
 
-def test_a_kubelet_that_went_away_gets_nothing_back(directory):
+def test_stopped_kubelet_gets_no_socket_back(directory):
     kubelet = StubKubelet(directory / "k").start()
     with Recorder(directory / "r.ndjson", kubelet.directory, in_place=True):
         kubelet.stop()
@@ -85,7 +85,7 @@ sys.stdin.read()
 """
 
 
-def test_what_a_killed_recorder_left_is_put_back_by_the_next(directory, kubelet):
+def test_next_recorder_restores_the_socket_after_a_kill(directory, kubelet):
     socket = kubelet.directory / "kubelet.sock"
     left = kubelet.directory / ".kubelet.sock.recorded"
     arguments = [sys.executable, "-c", RECORDER, directory / "1.ndjson", kubelet.directory]
@@ -101,11 +101,11 @@ def test_what_a_killed_recorder_left_is_put_back_by_the_next(directory, kubelet)
     assert is_alive(socket) and not left.exists()
 
 
-def test_a_kubelet_that_comes_later_is_found(directory):
+def test_kubelet_that_starts_later_is_found(directory):
     kubelet = StubKubelet(directory / "k")
     kubelet.directory.mkdir()
-    path, said = directory / "r.ndjson", []
-    recorder = Recorder(path, kubelet.directory, in_place=True, report=said.append)
+    path, reports = directory / "r.ndjson", []
+    recorder = Recorder(path, kubelet.directory, in_place=True, report=reports.append)
     with recorder, kubelet, SimulatedPlugin(SIMULATION, kubelet.directory):
         kubelet.wait(lambda stub: "recorded-gpu.sock" in endpoints(stub))
-    assert said[0] == f"waiting for a kubelet that serves {kubelet.directory}"
+    assert reports[0] == f"waiting for a kubelet in {kubelet.directory}"

@@ -1,4 +1,4 @@
-"""A recorder between kubelets and plugins: what passes, what is written, who may come back."""
+"""A recorder between kubelets and plugins: forwarding, recording, restarts of both sides."""
 
 import json
 import threading
@@ -11,21 +11,21 @@ from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from podresources.sockets import target
 from protos import deviceplugin_v1beta1 as dp
-from tests.plugin.recording.conftest import GPU, PATIENCE, RawPlugin, devices, hold, wait_until
+from tests.plugin.recording.conftest import GPU, TIMEOUT, RawPlugin, devices, hold, wait_until
 
 ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
 UNKNOWN_FIELD = b"\xfa\x7e\x03new"
-"""Field 2031 of a later API."""
+"""Field 2031 of a later version of the API."""
 
 
 @pytest.fixture
-def ask(kubelet):
-    """Call the plugin as the kubelet sees it: ``ask(ALLOCATE, request)`` with raw bytes."""
+def call_plugin(kubelet):
+    """Function that calls the plugin's proxy with raw bytes: ``call_plugin(ALLOCATE, request)``."""
     with grpc.insecure_channel(target(kubelet.directory / "gpu.sock")) as channel:
 
         def call(method, request, **options):
             return channel.unary_unary(method).with_call(
-                request, **{"timeout": PATIENCE, "wait_for_ready": True, **options}
+                request, **{"timeout": TIMEOUT, "wait_for_ready": True, **options}
             )
 
         yield call
@@ -42,8 +42,10 @@ def recorded(recorder, directory):
     return Recording.load(directory / "r.ndjson")
 
 
-def test_every_byte_passes_and_is_written(directory, kubelet, recorder, raw_plugin, ask):
-    answer = dp.AllocateResponse().SerializeToString() + UNKNOWN_FIELD
+def test_every_byte_is_forwarded_and_recorded(
+    directory, kubelet, recorder, raw_plugin, call_plugin
+):
+    expected = dp.AllocateResponse().SerializeToString() + UNKNOWN_FIELD
     request = (
         dp.AllocateRequest(
             container_requests=[dp.ContainerAllocateRequest(devices_ids=["gpu-0"])]
@@ -54,18 +56,18 @@ def test_every_byte_passes_and_is_written(directory, kubelet, recorder, raw_plug
     def allocate(_request, context):
         context.send_initial_metadata((("x-driver", "550"),))
         context.set_trailing_metadata((("x-took-bin", b"\0\1"),))
-        yield answer
+        yield expected
 
     plugin = raw_plugin(Allocate=allocate)
     plugin.register(options=dp.DevicePluginOptions(pre_start_required=True))
     assert kubelet.plugin().devices == {"gpu-0": "Healthy"}
-    response, call = ask(ALLOCATE, request, metadata=(("x-trace", "7"),))
+    response, call = call_plugin(ALLOCATE, request, metadata=(("x-trace", "7"),))
 
-    assert response == answer
+    assert response == expected
     assert dict(call.initial_metadata())["x-driver"] == "550"
     assert dict(call.trailing_metadata())["x-took-bin"] == b"\0\1"
-    rpc, asked, metadata = plugin.asked[-1]
-    assert (rpc, asked, metadata["x-trace"]) == ("Allocate", request, "7")
+    rpc, received, metadata = plugin.received[-1]
+    assert (rpc, received, metadata["x-trace"]) == ("Allocate", request, "7")
 
     recording = recorded(recorder, directory)
     assert recording.kubelet_dir == str(kubelet.directory)
@@ -75,7 +77,7 @@ def test_every_byte_passes_and_is_written(directory, kubelet, recorder, raw_plug
     assert registration.register.direction == "to-kubelet"
     options, allocate = registration.calls
     assert options.rpc == "GetDevicePluginOptions"
-    assert (allocate.request_bytes, allocate.response_bytes) == (request, answer)
+    assert (allocate.request_bytes, allocate.response_bytes) == (request, expected)
     assert allocate.request == {"container_requests": [{"devices_ids": ["gpu-0"]}]}
     assert (allocate.code, allocate.ended_by, allocate.plugin) == ("OK", "plugin", "gpu.sock")
     [stream] = registration.streams
@@ -85,7 +87,7 @@ def test_every_byte_passes_and_is_written(directory, kubelet, recorder, raw_plug
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_a_status_passes_with_its_details(directory, recorder, raw_plugin, ask):
+def test_status_is_forwarded_with_its_details(directory, recorder, raw_plugin, call_plugin):
     def allocate(_request, context):
         context.set_trailing_metadata((("grpc-status-details-bin", b"\x08\x05"),))
         context.abort(grpc.StatusCode.NOT_FOUND, "no device gpu-9 ✗")
@@ -93,13 +95,13 @@ def test_a_status_passes_with_its_details(directory, recorder, raw_plugin, ask):
 
     raw_plugin(Allocate=allocate).register()
     with pytest.raises(grpc.RpcError) as caught:
-        ask(ALLOCATE, b"")
+        call_plugin(ALLOCATE, b"")
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
     assert caught.value.details() == "no device gpu-9 ✗"
     assert dict(caught.value.trailing_metadata())["grpc-status-details-bin"] == b"\x08\x05"
 
     with pytest.raises(grpc.RpcError) as caught:
-        ask("/v1beta1.DevicePlugin/Invented", b"\x01")
+        call_plugin("/v1beta1.DevicePlugin/Invented", b"\x01")
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
     *_, allocate, invented = recorded(recorder, directory).registrations(GPU)[0].calls
     assert (allocate.code, allocate.message) == ("NotFound", "no device gpu-9 ✗")
@@ -107,7 +109,9 @@ def test_a_status_passes_with_its_details(directory, recorder, raw_plugin, ask):
     assert (invented.rpc, invented.request) == ("Invented", {"undecodable": "AQ=="})
 
 
-def test_a_deadline_and_a_cancellation_pass(directory, kubelet, recorder, raw_plugin, ask):
+def test_deadline_and_cancellation_are_forwarded(
+    directory, kubelet, recorder, raw_plugin, call_plugin
+):
     left, ended = [], threading.Event()
 
     def allocate(_request, context):
@@ -120,11 +124,11 @@ def test_a_deadline_and_a_cancellation_pass(directory, kubelet, recorder, raw_pl
 
     raw_plugin(Allocate=allocate, ListAndWatch=lists).register()
     with pytest.raises(grpc.RpcError) as caught:
-        ask(ALLOCATE, b"", timeout=0.2)
+        call_plugin(ALLOCATE, b"", timeout=0.2)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert 0 < left[0] < PATIENCE
+    assert 0 < left[0] < TIMEOUT
     kubelet.plugin().cut()
-    assert ended.wait(PATIENCE)
+    assert ended.wait(TIMEOUT)
     # Options, Register, a list, and the ends of Allocate and the stream.
     wait_until(lambda: recorder.calls == 5)
     [registration] = recorded(recorder, directory).registrations(GPU)
@@ -133,12 +137,12 @@ def test_a_deadline_and_a_cancellation_pass(directory, kubelet, recorder, raw_pl
     assert registration.streams[0].end.ended_by is EndedBy.KUBELET
 
 
-def test_a_rejection_by_the_kubelet_passes(directory, kubelet, recorder, raw_plugin):
+def test_rejection_by_the_kubelet_is_forwarded(directory, kubelet, recorder, raw_plugin):
     kubelet.reject = "not today"
     plugin = raw_plugin()
     with pytest.raises(grpc.RpcError, match="not today"):
         plugin.register()
-    # What is no request, and an endpoint that is no file name, are the kubelet's to reject.
+    # Invalid requests and endpoints are forwarded: the kubelet rejects them.
     for request in (b"\xff", dp.RegisterRequest(endpoint="../x").SerializeToString()):
         with pytest.raises(grpc.RpcError):
             plugin.register_bytes(request)
@@ -149,7 +153,7 @@ def test_a_rejection_by_the_kubelet_passes(directory, kubelet, recorder, raw_plu
     assert kubelet.requests[-1].endpoint == "../x"
 
 
-def test_both_sides_may_restart(directory, plugin_dir, mock_kubelet):
+def test_both_sides_can_restart(directory, plugin_dir, mock_kubelet):
     path = directory / "r.ndjson"
     with Recorder(path, mock_kubelet.plugin_dir, plugin_dir) as recorder:
         with SimulatedPlugin(simulation(), plugin_dir) as plugin:
@@ -183,21 +187,23 @@ def test_both_sides_may_restart(directory, plugin_dir, mock_kubelet):
     assert third.streams[0].end.ended_by is EndedBy.RECORDER
 
 
-def test_what_one_side_removes_is_removed_on_the_other(kubelet, recorder, raw_plugin, plugin_dir):
+def test_socket_removed_on_one_side_is_removed_on_the_other(
+    kubelet, recorder, raw_plugin, plugin_dir
+):
     raw_plugin().register()
-    front = kubelet.directory / "gpu.sock"
-    assert kubelet.plugin() and front.is_socket()
+    proxy = kubelet.directory / "gpu.sock"
+    assert kubelet.plugin() and proxy.is_socket()
     (plugin_dir / "gpu.sock").unlink()
-    kubelet.wait_for_path(front, there=False)
-    assert kubelet.plugin().devices == {"gpu-0": "Healthy"}  # the stream goes on
+    kubelet.wait_for_path(proxy, there=False)
+    assert kubelet.plugin().devices == {"gpu-0": "Healthy"}  # the stream continues
 
     raw_plugin().register()
-    kubelet.wait_for_path(front, there=True)
+    kubelet.wait_for_path(proxy, there=True)
     kubelet.restart()
     kubelet.wait_for_path(plugin_dir / "gpu.sock", there=False)
 
 
-def test_a_plugin_of_the_same_name_takes_over(kubelet, recorder, raw_plugin):
+def test_plugin_with_the_same_name_replaces_another(kubelet, recorder, raw_plugin):
     raw_plugin().register()
     assert kubelet.plugin().devices == {"gpu-0": "Healthy"}
     second = raw_plugin(ListAndWatch=lambda _request, context: hold(context, devices("gpu-1")))
@@ -205,26 +211,26 @@ def test_a_plugin_of_the_same_name_takes_over(kubelet, recorder, raw_plugin):
     kubelet.wait_devices({"gpu-1": "Healthy"})
 
 
-def test_a_plugin_that_serves_late_is_waited_for(kubelet, recorder, plugin_dir):
+def test_registration_waits_for_a_plugin_that_serves_late(kubelet, recorder, plugin_dir):
     plugin = RawPlugin(plugin_dir)
     registered = threading.Thread(target=plugin.register)
     registered.start()
     try:
         kubelet.wait(lambda stub: stub.requests or plugin.serve(), "the registration")
-        registered.join(PATIENCE)
+        registered.join(TIMEOUT)
         assert kubelet.plugin().devices == {"gpu-0": "Healthy"}
     finally:
         plugin.stop()
 
 
-def test_values_of_variables_can_be_left_out(directory, plugin_dir, kubelet, raw_plugin):
-    answer = dp.AllocateResponse()
-    answer.container_responses.add(envs={"API_TOKEN": "s3cret", "GPU_0": "/dev/0"})
+def test_values_of_variables_can_be_redacted(directory, plugin_dir, kubelet, raw_plugin):
+    response = dp.AllocateResponse()
+    response.container_responses.add(envs={"API_TOKEN": "s3cret", "GPU_0": "/dev/0"})
     path = directory / "r.ndjson"
     with Recorder(path, kubelet.directory, plugin_dir, redact_env=["TOKEN", "^X"]):
-        raw_plugin(Allocate=answer.SerializeToString()).register()
-        given = kubelet.plugin().allocate(["gpu-0"])
-    assert given.container_responses[0].envs["API_TOKEN"] == "s3cret"
+        raw_plugin(Allocate=response.SerializeToString()).register()
+        forwarded = kubelet.plugin().allocate(["gpu-0"])
+    assert forwarded.container_responses[0].envs["API_TOKEN"] == "s3cret"
     text = path.read_text()
     assert json.loads(text.splitlines()[0])["redact_env"] == ["TOKEN", "^X"]
     assert "s3cret" not in text and "czNjcmV0" not in text
@@ -234,18 +240,18 @@ def test_values_of_variables_can_be_left_out(directory, plugin_dir, kubelet, raw
     assert call.redacted == ("API_TOKEN",)
 
 
-def test_an_answer_that_cannot_be_read_is_left_out_whole(
-    directory, plugin_dir, kubelet, raw_plugin, ask
+def test_undecodable_response_is_redacted_completely(
+    directory, plugin_dir, kubelet, raw_plugin, call_plugin
 ):
     path = directory / "r.ndjson"
     with Recorder(path, kubelet.directory, plugin_dir, redact_env=["TOKEN"]):
         raw_plugin(Allocate=b"\x0a\x05TOKEN=s3cret").register()
-        assert ask(ALLOCATE, b"")[0] == b"\x0a\x05TOKEN=s3cret"
+        assert call_plugin(ALLOCATE, b"")[0] == b"\x0a\x05TOKEN=s3cret"
     call = Recording.load(path).registrations(GPU)[0].calls[-1]
     assert (call.response_bytes, call.redacted) == (b"", ("REDACTED",))
 
 
-def test_other_resources_pass_unrecorded(directory, plugin_dir, kubelet, raw_plugin):
+def test_other_resources_are_forwarded_unrecorded(directory, plugin_dir, kubelet, raw_plugin):
     path = directory / "r.ndjson"
     with Recorder(path, kubelet.directory, plugin_dir, resources=["vendor.com/nic"]) as recorder:
         raw_plugin().register()
@@ -254,18 +260,18 @@ def test_other_resources_pass_unrecorded(directory, plugin_dir, kubelet, raw_plu
     assert Recording.load(path).calls == ()
 
 
-def test_a_full_disk_stops_the_recording_and_nothing_else(plugin_dir, kubelet, raw_plugin):
-    said = []
+def test_full_disk_stops_only_the_recording(plugin_dir, kubelet, raw_plugin):
+    reports = []
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a path would be a new file
-        recorder = Recorder(full, kubelet.directory, plugin_dir, report=said.append).start()
+        recorder = Recorder(full, kubelet.directory, plugin_dir, report=reports.append).start()
         raw_plugin().register()
         assert kubelet.plugin().devices == {"gpu-0": "Healthy"}
-        with pytest.raises(RecordingError, match=r"^the recording is not whole: No space left"):
+        with pytest.raises(RecordingError, match=r"^the recording is incomplete: No space left"):
             recorder.stop()
         recorder.stop()
         with pytest.raises(OSError):
             full.close()
-    assert sum("cannot be written any more" in line for line in said) == 1
+    assert sum("cannot write the recording" in line for line in reports) == 1
 
 
 @pytest.mark.parametrize(
@@ -273,23 +279,25 @@ def test_a_full_disk_stops_the_recording_and_nothing_else(plugin_dir, kubelet, r
     [
         ({"kubelet_dir": "/nowhere"}, "^/nowhere is not a directory"),
         ({"plugin_dir": "/nowhere"}, "^/nowhere is not a directory"),
-        ({"plugin_dir": "/tmp", "in_place": True}, "^a recorder is in place, or plugins have a "),
-        ({"redact_env": ["("]}, r"^'\(' is no regular expression: "),
+        ({"plugin_dir": "/tmp", "in_place": True}, "^use either in_place or plugin_dir, not both$"),
+        ({"redact_env": ["("]}, r"^invalid regular expression '\(': "),
     ],
 )
-def test_what_cannot_work_is_rejected(directory, arguments, text):
+def test_invalid_arguments_are_rejected(directory, arguments, text):
     arguments = {"kubelet_dir": directory, **arguments}
     with pytest.raises(RecordingError, match=text):
         Recorder(directory / "r", **arguments)
 
 
-def test_a_recording_is_never_overwritten(directory, plugin_dir, kubelet):
+def test_existing_file_is_never_overwritten(directory, plugin_dir, kubelet):
     path = directory / "r.ndjson"
     path.write_text("precious")
-    with pytest.raises(RecordingError, match=r"exists: name another file$"):
+    with pytest.raises(RecordingError, match=r"exists: use another file$"):
         Recorder(path, kubelet.directory, plugin_dir).start()
     with pytest.raises(RecordingError, match=r"^cannot write /nowhere/r: No such file"):
         Recorder("/nowhere/r", kubelet.directory, plugin_dir).start()
-    with pytest.raises(RecordingError, match=r"is the kubelet's own: plugins need another one$"):
+    with pytest.raises(
+        RecordingError, match=r"is the kubelet's directory: plugins need another one$"
+    ):
         Recorder(path, kubelet.directory, kubelet.directory)
     assert path.read_text() == "precious"

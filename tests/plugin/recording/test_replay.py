@@ -1,4 +1,4 @@
-"""A plugin that answers from a recording: what it says, when, and what it cannot know."""
+"""A plugin that responds from a recording: content, time, and requests that were not recorded."""
 
 import json
 
@@ -23,8 +23,8 @@ from protos import deviceplugin_v1beta1 as dp
 from tests.plugin.recording.conftest import GPU, devices
 
 
-class Script:
-    """Writes a recording by hand."""
+class RecordingBuilder:
+    """Writes a recording call by call."""
 
     def __init__(self, path):
         self.path = path
@@ -50,7 +50,7 @@ class Script:
         return self
 
     def stream(self, *lists, code="OK", ended_by=EndedBy.KUBELET, lasted=10.0):
-        """``lists``: pairs of seconds and bytes."""
+        """Add a stream; ``lists`` are pairs of seconds and bytes."""
         self.streams += 1
         for number, (after, content) in enumerate(lists, start=1):
             self._add(
@@ -70,7 +70,7 @@ class Script:
         return self
 
     def allocate(self, ids, *envs, code="OK", message="", ended_by=EndedBy.PLUGIN, duration=0.0):
-        """An Allocate of a container; ``envs`` are names of variables in the answer."""
+        """Add an Allocate of a container; ``envs`` are names of variables in the response."""
         request = dp.AllocateRequest()
         request.container_requests.add(devices_ids=ids)
         response = dp.AllocateResponse()
@@ -110,13 +110,13 @@ class Script:
 
 
 @pytest.fixture
-def script(tmp_path):
-    return Script(tmp_path / "r.ndjson")
+def builder(tmp_path):
+    return RecordingBuilder(tmp_path / "r.ndjson")
 
 
 @pytest.fixture
 def replay(kubelet):
-    """Serve a recording to ``kubelet`` until the end of the test."""
+    """Function that serves a recording to ``kubelet`` until the end of the test."""
     plugins = []
 
     def start(recording, **options):
@@ -132,7 +132,7 @@ def envs(response):
     return [sorted(each.envs) for each in response.container_responses]
 
 
-def test_what_was_recorded_is_said_again(directory, plugin_dir, mock_kubelet, make_mock_kubelet):
+def test_replay_reproduces_a_recording(directory, plugin_dir, mock_kubelet, make_mock_kubelet):
     path = directory / "r.ndjson"
     settings = SimulationSettings(
         resource_name=GPU,
@@ -143,7 +143,7 @@ def test_what_was_recorded_is_said_again(directory, plugin_dir, mock_kubelet, ma
         preferred_policy="reverse",
     )
 
-    def story(kubelet):
+    def outcome(kubelet):
         admissions = [kubelet.admit(pod_manifest(name, {GPU: 1}, uid=name)) for name in "ab"]
         options = [each.containers["main"].run_options for each in admissions]
         health = kubelet.allocated_resources_status("a")["main"]
@@ -154,25 +154,24 @@ def test_what_was_recorded_is_said_again(directory, plugin_dir, mock_kubelet, ma
         SimulatedPlugin(settings, plugin_dir),
     ):
         mock_kubelet.wait_for_resource(GPU, 3)
-        recorded = story(mock_kubelet)
+        recorded = outcome(mock_kubelet)
         recorder.stop()
     second = make_mock_kubelet()
     with ReplayPlugin(path, second.plugin_dir) as plugin:
         second.wait_for_resource(GPU, 3)
-        assert story(second) == recorded
+        assert outcome(second) == recorded
         plugin.check()
         rejected = second.admit(pod_manifest("c", {GPU: 1}))
-    asked = "GetPreferredAllocation of 1 of simple-device"
-    assert (
-        f"{asked}-{settings.node_name}-0 was not recorded; nearest is {asked}" in rejected.message
-    )
+    request = "GetPreferredAllocation of 1 of simple-device"
+    expected = f"{request}-{settings.node_name}-0 was not recorded; most similar: {request}"
+    assert expected in rejected.message
 
 
-def test_answers_come_in_turn_and_the_last_one_stays(kubelet, script, replay):
-    script.register().stream((0, devices("a", "b")))
-    script.allocate(["a", "b"], "FIRST").allocate(["b", "a"], "SECOND")
-    script.allocate(["a"], code="NotFound", message="no a ✗")
-    replay(script.write())
+def test_repeated_request_gets_its_responses_in_turn(kubelet, builder, replay):
+    builder.register().stream((0, devices("a", "b")))
+    builder.allocate(["a", "b"], "FIRST").allocate(["b", "a"], "SECOND")
+    builder.allocate(["a"], code="NotFound", message="no a ✗")
+    replay(builder.write())
     plugin = kubelet.plugin()
     assert [envs(plugin.allocate(["b", "a"])) for _ in range(3)] == [
         [["FIRST"]],
@@ -186,10 +185,10 @@ def test_answers_come_in_turn_and_the_last_one_stays(kubelet, script, replay):
         assert caught.value.details() == "no a ✗"
 
 
-def test_a_call_that_was_never_answered_is_not(kubelet, script, replay):
-    script.register().stream((0, devices("a")))
-    script.allocate(["a"], code="DeadlineExceeded", ended_by=EndedBy.KUBELET)
-    replay(script.write())
+def test_call_without_a_recorded_response_gets_none(kubelet, builder, replay):
+    builder.register().stream((0, devices("a")))
+    builder.allocate(["a"], code="DeadlineExceeded", ended_by=EndedBy.KUBELET)
+    replay(builder.write())
     request = dp.AllocateRequest()
     request.container_requests.add(devices_ids=["a"])
     with pytest.raises(grpc.RpcError) as caught:
@@ -197,14 +196,14 @@ def test_a_call_that_was_never_answered_is_not(kubelet, script, replay):
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_what_was_not_recorded_fails_and_is_listed(kubelet, script, replay):
+def test_request_that_was_not_recorded_fails_and_is_listed(kubelet, builder, replay):
     preferred = dp.PreferredAllocationRequest()
     preferred.container_requests.add(available_deviceIDs=["a", "b"], allocation_size=1)
-    script.register().stream((0, devices("a", "b", "c")))
-    script.allocate(["a", "b"]).allocate(["c"])
-    script.call("GetPreferredAllocation", preferred, dp.PreferredAllocationResponse())
-    seen = []
-    replayed = replay(script.write(), on_miss=seen.append)
+    builder.register().stream((0, devices("a", "b", "c")))
+    builder.allocate(["a", "b"]).allocate(["c"])
+    builder.call("GetPreferredAllocation", preferred, dp.PreferredAllocationResponse())
+    reported = []
+    replayed = replay(builder.write(), on_miss=reported.append)
     stub = kubelet.plugin().stub
     preferred.container_requests[0].allocation_size = 2
     preferred.container_requests[0].must_include_deviceIDs.append("a")
@@ -218,52 +217,52 @@ def test_what_was_not_recorded_fails_and_is_listed(kubelet, script, replay):
             call(request)
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     lines = [
-        "Allocate of a, c was not recorded; nearest is Allocate of c",
-        "GetPreferredAllocation of 2 of a, b with a was not recorded; nearest is "
+        "Allocate of a, c was not recorded; most similar: Allocate of c",
+        "GetPreferredAllocation of 2 of a, b with a was not recorded; most similar: "
         "GetPreferredAllocation of 1 of a, b",
-        "PreStartContainer of a was not recorded; no PreStartContainer was",
+        "PreStartContainer of a was not recorded; no PreStartContainer was recorded",
     ]
     assert [str(miss) for miss in replayed.misses] == lines
-    assert seen == list(replayed.misses)
-    assert seen[0].nearest == {"container_requests": [{"devices_ids": ["c"]}]}
-    assert seen[2].nearest is None and seen[2].request == {"devices_ids": ["a"]}
+    assert reported == list(replayed.misses)
+    assert reported[0].nearest == {"container_requests": [{"devices_ids": ["c"]}]}
+    assert reported[2].nearest is None and reported[2].request == {"devices_ids": ["a"]}
     with pytest.raises(NotRecorded, match=r"^vendor.com/gpu: Allocate of a, c was not recorded"):
         replayed.check()
 
 
-def test_lists_come_as_they_came(kubelet, script, replay):
+def test_lists_are_sent_in_recorded_order(kubelet, builder, replay):
     lists = [devices("a"), devices("a", "b"), devices("a", health="Unhealthy")]
-    script.register(pre_start_required=True).stream(*((n, each) for n, each in enumerate(lists)))
-    replay(script.write())
+    builder.register(pre_start_required=True).stream(*((n, each) for n, each in enumerate(lists)))
+    replay(builder.write())
     kubelet.wait_devices({"a": "Unhealthy"})
     assert [each.SerializeToString() for each in kubelet.plugin().lists] == lists
-    assert kubelet.plugin().options.pre_start_required  # as in Register: nobody asked for it
+    assert kubelet.plugin().options.pre_start_required  # as in Register: there was no call
 
 
-def test_a_plugin_that_crashed_and_came_back_does_so(kubelet, script, replay):
+def test_recorded_crash_and_registration_are_replayed(kubelet, builder, replay):
     gone = {"code": "Unavailable", "ended_by": EndedBy.PLUGIN}
-    script.register(at=1.0).stream((0, devices("a")), **gone)
-    script.register(at=20.0).stream((0, devices("b")))
-    script.register(at=40.0).stream((0, devices("c")), **gone)
-    replay(script.write())
-    # The second stream was ended by the kubelet, for no reason but the third registration.
+    builder.register(at=1.0).stream((0, devices("a")), **gone)
+    builder.register(at=20.0).stream((0, devices("b")))
+    builder.register(at=40.0).stream((0, devices("c")), **gone)
+    replay(builder.write())
+    # The kubelet ended the second stream only because of the third registration.
     kubelet.wait_devices({"c": "Healthy"})
     assert [each.lists[0].devices[0].ID for each in kubelet.connections] == ["a", "b", "c"]
-    # Nothing follows: it stays, and comes back to a kubelet that restarts with its last list.
+    # The last registration: it stays, and sends its last list again after a kubelet restart.
     kubelet.restart()
     kubelet.wait_devices({"c": "Healthy"})
 
 
-def test_a_registration_with_the_next_kubelet_waits_for_it(kubelet, script, replay):
-    script.register().stream((0, devices("a")))
-    script.register(kubelet=2, at=20.0).stream((0, devices("b")))
-    replay(script.write())
+def test_registration_with_the_next_kubelet_waits_for_it(kubelet, builder, replay):
+    builder.register().stream((0, devices("a")))
+    builder.register(kubelet=2, at=20.0).stream((0, devices("b")))
+    replay(builder.write())
     kubelet.wait_devices({"a": "Healthy"})
     kubelet.restart()
     kubelet.wait_devices({"b": "Healthy"})
 
 
-def test_time_passes_at_the_speed_that_is_asked_for(kubelet, script, replay, monkeypatch):
+def test_speed_divides_recorded_times(kubelet, builder, replay, monkeypatch):
     from devicemanager.plugin.lists import DeviceList
 
     waited, pause = [], DeviceList.pause
@@ -273,21 +272,21 @@ def test_time_passes_at_the_speed_that_is_asked_for(kubelet, script, replay, mon
         pause(self, min(seconds, 0.01), ended)
 
     monkeypatch.setattr(DeviceList, "pause", wait)
-    script.register().stream((0.5, devices("a")), (60.5, devices("b")), lasted=100.0)
-    replay(script.write(), speed=4)
+    builder.register().stream((0.5, devices("a")), (60.5, devices("b")), lasted=100.0)
+    replay(builder.write(), speed=4)
     kubelet.wait_devices({"b": "Healthy"})
     assert waited == [0.125, 15.0]
 
 
-def test_a_plugin_that_was_rejected_is_served_all_the_same(kubelet, script, replay):
-    script.register(code="Unknown").write()
-    replay(script.path)
+def test_rejected_registration_is_replayed(kubelet, builder, replay):
+    builder.register(code="Unknown").write()
+    replay(builder.path)
     kubelet.wait(lambda stub: stub.requests)
 
 
-BROKEN = {
-    "nothing": ("", "there is no schema in its first line"),
-    "another file": ('{"a": 1}\n', "there is no schema in its first line"),
+INVALID = {
+    "nothing": ("", "no schema in its first line"),
+    "another file": ('{"a": 1}\n', "no schema in its first line"),
     "a later version": (
         '{"schema": "devicemanager.recording/v2"}\n',
         "schema is 'devicemanager",
@@ -297,8 +296,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("text", "error"), BROKEN.values(), ids=BROKEN)
-def test_a_file_that_is_no_recording_is_rejected(tmp_path, text, error):
+@pytest.mark.parametrize(("text", "error"), INVALID.values(), ids=INVALID)
+def test_file_that_is_not_a_recording_is_rejected(tmp_path, text, error):
     (tmp_path / "r.ndjson").write_text(text)
     with pytest.raises(RecordingError, match=error):
         Recording.load(tmp_path / "r.ndjson")
@@ -312,40 +311,42 @@ def test_a_file_that_is_no_recording_is_rejected(tmp_path, text, error):
         ({"ended_by": "nobody"}, ":2: not a recorded call: 'nobody' is not a valid EndedBy$"),
     ],
 )
-def test_a_line_that_is_no_call_is_named(script, change, error):
-    line = json.loads(line_of(script.register().calls[0]))
-    script.path.write_text(f"{json.dumps({'schema': SCHEMA})}\n{json.dumps(line | change)}\n")
+def test_invalid_line_is_named(builder, change, error):
+    line = json.loads(line_of(builder.register().calls[0]))
+    builder.path.write_text(f"{json.dumps({'schema': SCHEMA})}\n{json.dumps(line | change)}\n")
     with pytest.raises(RecordingError, match=error):
-        Recording.load(script.path)
+        Recording.load(builder.path)
 
 
-def test_a_recording_may_end_in_the_middle_of_a_line_and_know_more_than_we_do(script):
-    whole = script.register().stream((0, devices("a"))).write()
+def test_truncated_recording_with_unknown_fields_is_loaded(builder):
+    whole = builder.register().stream((0, devices("a"))).write()
     assert not whole.is_truncated
     lines = [
-        json.dumps(json.loads(each) | {"later": 1}) for each in script.path.read_text().splitlines()
+        json.dumps(json.loads(each) | {"later": 1})
+        for each in builder.path.read_text().splitlines()
     ]
-    script.path.write_text("\n".join(lines) + '\n{"numb')
-    cut = Recording.load(script.path)
+    builder.path.write_text("\n".join(lines) + '\n{"numb')
+    cut = Recording.load(builder.path)
     assert cut.is_truncated
     assert cut == attrs.evolve(whole, is_truncated=True)
 
 
-def test_what_cannot_be_replayed_is_rejected(tmp_path, script):
-    recording = script.register().write()
+def test_invalid_replays_are_rejected(tmp_path, builder):
+    recording = builder.register().write()
     for options, error in [
-        ({"resource": "vendor.com/nic"}, r"has no vendor.com/nic; it has vendor.com/gpu$"),
-        ({"speed": 0}, "^speed is a number above 0, not 0$"),
+        (
+            {"resource": "vendor.com/nic"},
+            r"does not have vendor.com/nic: use one of vendor.com/gpu$",
+        ),
+        ({"speed": 0}, "^speed must be above 0, not 0$"),
     ]:
         with pytest.raises(RecordingError, match=error):
             ReplayPlugin(recording, tmp_path, **options)
     with pytest.raises(RecordingError, match=r"^cannot read .*: No such file or directory$"):
         ReplayPlugin(tmp_path / "none")
-    empty = Script(tmp_path / "empty").write()
+    empty = RecordingBuilder(tmp_path / "empty").write()
     with pytest.raises(RecordingError, match=r"no plugin has registered in this recording$"):
         ReplayPlugin(empty)
-    script.calls.append(attrs.evolve(script.calls[0], resource="vendor.com/nic", registration=2))
-    with pytest.raises(
-        RecordingError, match=r"2 resources, choose one: vendor.com/gpu, vendor.com"
-    ):
-        ReplayPlugin(script.write())
+    builder.calls.append(attrs.evolve(builder.calls[0], resource="vendor.com/nic", registration=2))
+    with pytest.raises(RecordingError, match=r"2 resources: use one of vendor.com/gpu, vendor.com"):
+        ReplayPlugin(builder.write())

@@ -1,4 +1,4 @@
-"""Typed devices from a plugin's answer through the checkpoint into an OCI fragment."""
+"""Typed devices from a plugin's response through the checkpoint to an OCI fragment."""
 
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ NIC = ResourceName("vendor.com/nic")
 
 
 @pytest.fixture
-def answer() -> bytes:
-    """The bytes of a plugin's AllocateResponse for one container."""
+def response_bytes() -> bytes:
+    """A plugin's AllocateResponse for one container, serialized."""
     response = dp.ContainerAllocateResponse(envs={"NIC": "zero"})
     typed.add_typed_devices(
         response,
@@ -49,22 +49,22 @@ def sysfs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def recorded(answer: bytes) -> bytes:
-    """What the kubelet keeps: the first container response, as bytes."""
-    return dp.AllocateResponse.FromString(answer).container_responses[0].SerializeToString()
+def recorded(response_bytes: bytes) -> bytes:
+    """Return what the kubelet stores: the first container response, serialized."""
+    return dp.AllocateResponse.FromString(response_bytes).container_responses[0].SerializeToString()
 
 
 def after_restart(alloc_resp: bytes) -> bytes:
-    """The same bytes after they stood in the checkpoint file."""
+    """Return the same bytes after they were in the checkpoint file."""
     entry = checkpoint.PodDevicesEntry("uid", "main", NIC, {-1: ("nic0",)}, alloc_resp)
     text = checkpoint.dumps(checkpoint.Checkpoint((entry,), {NIC: ("nic0",)}))
-    (kept,) = checkpoint.loads(text).entries or ()
-    assert kept.alloc_resp is not None
-    return kept.alloc_resp
+    (stored,) = checkpoint.loads(text).entries or ()
+    assert stored.alloc_resp is not None
+    return stored.alloc_resp
 
 
-def test_all_kinds_travel_through_a_restart_into_the_fragment(answer: bytes, sysfs: Path) -> None:
-    settings = pci.resolve(settings_from_bytes(after_restart(recorded(answer))), sysfs)
+def test_all_types_reach_the_fragment_after_a_restart(response_bytes: bytes, sysfs: Path) -> None:
+    settings = pci.resolve(settings_from_bytes(after_restart(recorded(response_bytes))), sysfs)
     options = merge({NIC: settings})
     assert options.devices == (
         DeviceSpec(container_path="/dev/nic0", host_path="/dev/null", permissions="rw"),
@@ -80,20 +80,20 @@ def test_all_kinds_travel_through_a_restart_into_the_fragment(answer: bytes, sys
     assert (device["path"], device["major"], device["minor"]) == ("/dev/nic0", 1, 3)
 
 
-def test_reading_and_writing_again_changes_nothing(answer: bytes) -> None:
-    settings = settings_from_bytes(recorded(answer))
+def test_decoding_and_encoding_changes_nothing(response_bytes: bytes) -> None:
+    settings = settings_from_bytes(recorded(response_bytes))
     assert settings_from_bytes(after_restart(settings_to_bytes(settings))) == settings
 
 
-def test_a_device_that_the_host_lacks_is_an_error_at_allocation(
-    answer: bytes, tmp_path: Path
+def test_missing_pci_device_is_an_error_at_allocation(
+    response_bytes: bytes, tmp_path: Path
 ) -> None:
     with pytest.raises(pci.PciUnavailable, match="PCI device 8086:1572: 1 needed, 0 free of 0"):
-        pci.resolve(settings_from_bytes(recorded(answer)), tmp_path)
+        pci.resolve(settings_from_bytes(recorded(response_bytes)), tmp_path)
 
 
 def plain_kubelet_messages() -> Any:
-    """AllocateResponse as a kubelet has it that never heard of typed devices."""
+    """Return the class AllocateResponse of a kubelet without typed devices."""
     file = descriptor_pb2.FileDescriptorProto()
     dp.DESCRIPTOR.CopyToProto(file)
     (response,) = (m for m in file.message_type if m.name == "ContainerAllocateResponse")
@@ -104,8 +104,8 @@ def plain_kubelet_messages() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("v1beta1.AllocateResponse"))
 
 
-def test_a_kubelet_without_typed_devices_still_mounts_the_path(answer: bytes) -> None:
-    (response,) = plain_kubelet_messages().FromString(answer).container_responses
+def test_kubelet_without_typed_devices_mounts_the_path(response_bytes: bytes) -> None:
+    (response,) = plain_kubelet_messages().FromString(response_bytes).container_responses
     assert {field.name for field, _ in response.ListFields()} == {"envs", "devices"}
     (device,) = response.devices
     assert (device.container_path, device.host_path, device.permissions) == (

@@ -1,4 +1,4 @@
-"""The plugin's side of typed devices: both forms, and what a container would reject."""
+"""Typed devices on the plugin's side: both forms, and invalid values."""
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,7 @@ from devicemanager.plugin.typed import (
 from protos import deviceplugin_v1beta1 as dp
 
 
-def test_a_flat_path_becomes_a_filesystem_device() -> None:
+def test_flat_path_becomes_a_filesystem_device() -> None:
     flat = FlatDevice(
         identifier_container="/dev/gpu0",
         identifier_host="/dev/nvidia7",
@@ -31,7 +31,7 @@ def test_a_flat_path_becomes_a_filesystem_device() -> None:
     ).typed() == FilesystemDevice(host_path="/dev/gpu0")
 
 
-def test_a_flat_interface_becomes_a_netlink_device() -> None:
+def test_flat_interface_becomes_a_netlink_device() -> None:
     assert FlatDevice(
         identifier_container="net0", identifier_host="eth42", api_type="NETLINK"
     ).typed() == NetlinkDevice("eth42", "net0")
@@ -44,27 +44,29 @@ def test_a_flat_interface_becomes_a_netlink_device() -> None:
         *((0, ApiType.PATH), (1, ApiType.NETLINK), ("NetLink", ApiType.NETLINK)),
     ],
 )
-def test_an_api_type_by_value_name_or_number(given: object, expected: ApiType) -> None:
+def test_api_type_by_value_name_or_number(given: object, expected: ApiType) -> None:
     name = "/dev/x" if expected is ApiType.PATH else "eth0"
     device = FlatDevice(identifier_container=name, identifier_host=name, api_type=given)
     assert device.api_type is expected
 
 
 @pytest.mark.parametrize("given", ["", "pat", 2, -1, True, None, 0.0])
-def test_what_is_no_api_type(given: object) -> None:
-    with pytest.raises(ValueError, match=r"one of PATH \(0\), NETLINK \(1\), not"):
+def test_unknown_api_type_is_an_error(given: object) -> None:
+    with pytest.raises(
+        ValueError, match=r"^unknown API type .*: use one of PATH \(0\), NETLINK \(1\)$"
+    ):
         FlatDevice(identifier_container="/x", identifier_host="/x", api_type=given)
 
 
-def test_a_flat_device_is_checked_where_it_is_made() -> None:
+def test_flat_device_is_checked_at_creation() -> None:
     with pytest.raises(ValueError, match="host_path must be an absolute path"):
         FlatDevice(identifier_container="/dev/x", identifier_host="dev/x")
-    with pytest.raises(ValueError, match="interface_name must be an interface name"):
+    with pytest.raises(ValueError, match="invalid interface_name 'a/b'"):
         FlatDevice(identifier_container="x", identifier_host="a/b", api_type="netlink")
 
 
-def test_permissions_do_not_fit_an_interface() -> None:
-    with pytest.raises(ValueError, match="permissions fit PATH devices only"):
+def test_interface_has_no_permissions() -> None:
+    with pytest.raises(ValueError, match="permissions are for PATH devices only"):
         FlatDevice(
             identifier_container="eth42",
             identifier_host="eth42",
@@ -74,31 +76,31 @@ def test_permissions_do_not_fit_an_interface() -> None:
 
 
 @given(st.text("rwmx", max_size=5))
-def test_permissions_are_letters_from_r_w_m_each_once(text: str) -> None:
-    good = bool(text) and set(text) <= set("rwm") and len(text) == len(set(text))
+def test_permissions_are_distinct_letters_of_r_w_m(text: str) -> None:
+    valid = bool(text) and set(text) <= set("rwm") and len(text) == len(set(text))
     try:
         device = FilesystemDevice(host_path="/dev/x", permissions=text)
     except ValueError as error:
-        assert not good and repr(text) in str(error)
+        assert not valid and repr(text) in str(error)
     else:
-        assert good and device.permissions == text
+        assert valid and device.permissions == text
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "a\tb", "a:b", "a\0b", "x" * 16])
-def test_names_that_no_interface_can_have(name: str) -> None:
-    with pytest.raises(ValueError, match="interface_name must be an interface name"):
+def test_invalid_interface_name_is_an_error(name: str) -> None:
+    with pytest.raises(ValueError, match="invalid interface_name "):
         NetlinkDevice(name)
-    with pytest.raises(ValueError, match="container_name must be an interface name"):
+    with pytest.raises(ValueError, match="invalid container_name "):
         NetlinkDevice("x" * 15, name)
 
 
 @pytest.mark.parametrize("text", ["", "808", "80861", "0x80g6", "8086\n", "x8086"])
-def test_what_is_no_pci_id(text: str) -> None:
+def test_invalid_pci_id_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="four hexadecimal digits"):
         PciDevice(text, "1572")
 
 
-def test_pci_ids_are_written_one_way() -> None:
+def test_pci_ids_are_normalized() -> None:
     assert PciDevice("0x8086", "15AF") == PciDevice("8086", "15af")
 
 
@@ -115,7 +117,7 @@ def test_paths_are_absolute(make: object) -> None:
         make()  # type: ignore[operator]
 
 
-def test_every_kind_travels_and_a_path_stands_in_the_classic_list_too() -> None:
+def test_all_types_are_sent_and_paths_also_in_the_standard_list() -> None:
     response = dp.ContainerAllocateResponse(envs={"A": "1"})
     add_typed_devices(
         response,
@@ -146,7 +148,7 @@ def test_every_kind_travels_and_a_path_stands_in_the_classic_list_too() -> None:
     )
 
 
-def test_a_path_already_in_the_classic_list_is_not_listed_twice() -> None:
+def test_path_in_the_standard_list_is_not_added_twice() -> None:
     response = dp.ContainerAllocateResponse()
     response.devices.add(container_path="/dev/a", host_path="/dev/a", permissions="r")
     add_typed_devices(
@@ -164,7 +166,7 @@ def test_a_path_already_in_the_classic_list_is_not_listed_twice() -> None:
             FilesystemDevice(host_path="/dev/c", container_path="/dev/z"),
         ],
     ],
-    ids=["taken in the classic list", "taken by a typed device"],
+    ids=["path in the standard list", "path of a typed device"],
 )
 def test_two_host_paths_for_one_container_path_change_nothing(devices: list[TypedDevice]) -> None:
     response = dp.ContainerAllocateResponse()

@@ -1,4 +1,4 @@
-"""Typed devices from an author's plugin through a kubelet, its file and its restarts."""
+"""Typed devices from an author's plugin through a kubelet, its checkpoint and its restarts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOW, HIGH = "0000:3b:00.0", "0000:af:00.0"
 
 
 class Nics(Plugin):
-    """Each device is a path, an interface and a PCI function at once."""
+    """A plugin whose devices are a path, an interface and a PCI device at once."""
 
     def __init__(self) -> None:
         self.allocations = 0
@@ -86,16 +86,16 @@ def check(config: Mapping[str, Any], name: str, address: str) -> None:
 
 
 def recorded(kubelet: MockKubelet) -> dict[str, tuple[str, ...]]:
-    """PCI addresses by pod, as the file on disk has them."""
-    found = {}
+    """Return the PCI addresses by pod in the checkpoint file."""
+    addresses = {}
     for entry in checkpoint.load(kubelet.checkpoint_path).entries or ():
         assert entry.alloc_resp is not None
         (device,) = settings_from_bytes(entry.alloc_resp).pci_devices
-        found[entry.pod_uid] = device.addresses
-    return found
+        addresses[entry.pod_uid] = device.addresses
+    return addresses
 
 
-def test_a_container_has_the_same_devices_after_every_restart(
+def test_container_keeps_its_devices_after_every_restart(
     root: Path, settings: Settings, plugin: Nics
 ) -> None:
     with MockKubelet(root, settings) as kubelet:
@@ -105,7 +105,7 @@ def test_a_container_has_the_same_devices_after_every_restart(
         first = fragment(kubelet.start_container("b", "main"))
         check(first, "nic1", HIGH)
         assert recorded(kubelet) == {"a": (LOW,), "b": (HIGH,)}
-        # From now on the host's lowest address would be another one.
+        # The lowest free address of the host is another one now.
         kubelet.terminate("a")
         kubelet.restart()
         kubelet.wait_for_resource(NIC, 3)
@@ -116,7 +116,7 @@ def test_a_container_has_the_same_devices_after_every_restart(
         admission = another.admit(pod("b"))
         assert fragment(admission.containers["main"].run_options) == first
         assert plugin.allocations == 2
-        # What the file says is in use is given to nobody else.
+        # Addresses that the checkpoint has are not allocated again.
         another.admit(pod("c")).raise_for_rejection()
         assert recorded(another) == {"b": (HIGH,), "c": (LOW,)}
         rejected = another.admit(pod("d"))

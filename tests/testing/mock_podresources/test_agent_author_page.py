@@ -1,4 +1,4 @@
-"""The script that docs/agent-author.md shows does what the page says."""
+"""The examples of docs/agent-author.md behave as the page says."""
 
 import re
 
@@ -12,7 +12,7 @@ from tests.paths import ROOT
 PAGE = ROOT / "docs" / "agent-author.md"
 
 
-def test_the_script_of_the_page(tmp_path):
+def test_script_of_the_page(tmp_path):
     [block] = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "node.yaml").write_text(block)
     clock = ManualClock()
@@ -33,11 +33,11 @@ def test_the_script_of_the_page(tmp_path):
         assert not server.socket_path.exists()
         clock.advance(5)
         assert [pod.name for pod in client.list()] == ["second"]
-        clock.advance(10)  # the steps begin anew
+        clock.advance(10)  # the steps repeat
         assert server.steps == 5
 
 
-def test_the_ids_of_the_page():
+def test_ids_of_the_page():
     rows = re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \|", PAGE.read_text(), re.MULTILINE)
     assert len(rows) == 5
     for shape, example in rows:

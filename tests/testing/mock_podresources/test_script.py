@@ -1,4 +1,4 @@
-"""Scripts from documents: what the fields mean, and what is said of a wrong one."""
+"""Scripts from documents: the meaning of the fields, and the errors."""
 
 import json
 
@@ -13,7 +13,7 @@ from devicemanager.testing.mock_podresources import (
     load_script,
     read_script,
 )
-from devicemanager.testing.mock_podresources.ids import SHAPES
+from devicemanager.testing.mock_podresources.content import SHAPES
 from podresources import (
     Allocatable,
     ClaimResource,
@@ -66,7 +66,7 @@ def write(path, text):
     return path
 
 
-def test_every_field_means_what_it_says(tmp_path):
+def test_every_field_is_parsed(tmp_path):
     script = load_script(write(tmp_path / "s.yaml", WHOLE))
     claimed = ClaimResource("d", "p", "x", ("v.com/c=x",), "s")
     main = Container(
@@ -92,7 +92,7 @@ def test_every_field_means_what_it_says(tmp_path):
     assert (script.kubelet_version, script.seed, script.repeat) == ("1.32", 7, True)
     assert (script.qps, script.burst) == (50, 5)
     assert [str(fault) for fault in script.faults] == [
-        "fail-pod-resources:times=2"  # UNAVAILABLE is what it fails with anyway
+        "fail-pod-resources:times=2"  # UNAVAILABLE is the default
     ]
     assert script.steps == (
         Step(
@@ -104,13 +104,13 @@ def test_every_field_means_what_it_says(tmp_path):
     )
 
 
-def test_an_empty_file_is_a_node_without_pods(tmp_path):
+def test_empty_file_is_a_node_without_pods(tmp_path):
     assert load_script(write(tmp_path / "s.yaml", "")) == Script()
     assert (Script().qps, Script().burst) == (100.0, 10)
     assert read_script({"rate_limit": "none"}).qps is None
 
 
-def test_what_the_commands_print_is_a_script(tmp_path, mock_kubelet, simulated_plugin, capsys):
+def test_output_of_pods_and_resources_is_a_script(tmp_path, mock_kubelet, simulated_plugin, capsys):
     from devicemanager.cli import main
     from devicemanager.testing import pod_manifest
     from podresources import PodResourcesClient
@@ -128,14 +128,14 @@ def test_what_the_commands_print_is_a_script(tmp_path, mock_kubelet, simulated_p
         assert script.allocatable == client.get_allocatable()
 
 
-def test_devices_by_their_number():
-    offered = {"resource_name": GPU, "count": 5, "id_shape": "replica", "replicas": 2}
-    held = {"resource_name": GPU, "indexes": "0,1,2"}
-    pods = [{"name": "a", "containers": [{"name": "c", "devices": [held]}]}]
+def test_devices_can_be_given_by_count_and_index():
+    allocatable = {"resource_name": GPU, "count": 5, "id_shape": "replica", "replicas": 2}
+    allocated = {"resource_name": GPU, "indexes": "0,1,2"}
+    pods = [{"name": "a", "containers": [{"name": "c", "devices": [allocated]}]}]
     script = read_script(
-        # The order of keys does not matter, nor that of documents.
+        # Neither the order of keys nor that of documents matters.
         {"pod_resources": pods},
-        {"allocatable": {"devices": [offered | {"numa": [0, 1]}]}},
+        {"allocatable": {"devices": [allocatable | {"numa": [0, 1]}]}},
     )
     ids = device_ids("replica", 5, replicas=2)
     assert [id_.partition("::")[2] for id_ in ids] == ["0", "1", "0", "1", "0"]
@@ -151,7 +151,7 @@ def test_devices_by_their_number():
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_ids_are_those_of_a_simulated_plugin(tmp_path, shape):
+def test_device_ids_equal_those_of_a_simulated_plugin(tmp_path, shape):
     settings = SimulationSettings(
         resource_name=GPU,
         number_devices=9,
@@ -163,7 +163,7 @@ def test_ids_are_those_of_a_simulated_plugin(tmp_path, shape):
     assert device_ids(shape, 9) == tuple(device.id for device in plugin.devices)
 
 
-def test_there_are_no_other_shapes():
+def test_shapes_are_those_of_the_simulated_plugin():
     assert set(SHAPES) == set(IdShape)
 
 
@@ -180,67 +180,72 @@ def device(**fields):
 
 
 IN_DEVICE = "pod_resources[0].containers[0].devices[0]"
-WRONG = [
-    ([], "a mapping is expected, not a list"),
-    ({"pods": []}, "unknown field 'pods': choose from allocatable, pod_resources"),
+INVALID = [
+    ([], "expected a mapping, not a list"),
+    ({"pods": []}, "unknown field 'pods': use one of allocatable, pod_resources"),
     ({"pod_resource": []}, "unknown field 'pod_resource': did you mean pod_resources?"),
-    (pod(name=""), 'pod_resources[0].name: a text is expected, not the text ""'),
+    (pod(name=""), 'pod_resources[0].name: expected a string, not the text ""'),
     ({"pod_resources": [{}]}, "pod_resources[0]: name is missing"),
-    ({"pod_resources": [{"name": "a"}] * 2}, "pod_resources: default/a is there twice"),
-    (pod(containers="c"), "pod_resources[0].containers: a list is expected, not the text"),
-    (pod(active=1), "pod_resources[0].active: true or false is expected, not the number 1"),
-    (container(cpu_ids="0-x"), "cpu_ids: '0-x' is neither a number nor a range such as 0-3"),
-    (container(cpu_ids="3-1"), "cpu_ids: '3-1' is no range from a lower to a higher number"),
-    (container(cpu_ids="0-65536"), "cpu_ids: '0-65536' are more than 65536 numbers"),
-    (container(cpu_ids=[-1]), "cpu_ids[0]: a whole number from 0 is expected, not the number -1"),
+    ({"pod_resources": [{"name": "a"}] * 2}, "pod_resources: duplicate pod default/a"),
+    (pod(containers="c"), "pod_resources[0].containers: expected a list, not the text"),
+    (pod(active=1), "pod_resources[0].active: expected true or false, not the number 1"),
+    (container(cpu_ids="0-x"), "cpu_ids: invalid '0-x': use a number or a range such as 0-3"),
+    (container(cpu_ids="3-1"), "cpu_ids: invalid range '3-1': put the lower number first"),
+    (container(cpu_ids="0-65536"), "cpu_ids: range '0-65536' has more than 65536 numbers"),
+    (container(cpu_ids=[-1]), "cpu_ids[0]: expected a whole number from 0, not the number -1"),
     (container(memory=[{}]), "memory[0]: size is missing"),
-    (container(memory=[{"size": "4 G"}]), "size: a quantity of bytes such as 4Gi is expected"),
-    (container(memory=[{"size": True}]), "size: a quantity of bytes such as 4Gi is expected"),
+    (container(memory=[{"size": "4 G"}]), "size: expected bytes such as 4Gi"),
+    (container(memory=[{"size": True}]), "size: expected bytes such as 4Gi"),
     (container(dynamic_resources=[{"claim_name": "c", "claim_resources": [{}]}]), "driver_name is"),
     (device(indexes="0"), f"{IN_DEVICE}: indexes: allocatable has no {GPU} with a count"),
     (
         {"allocatable": {"devices": [{"resource_name": GPU, "count": 1}]}, **device(indexes=[1])},
-        f"{IN_DEVICE}: indexes: there is no 1 among 1 {GPU}",
+        f"{IN_DEVICE}: indexes: 1 is too large: {GPU} has 1 devices",
     ),
     (
         {"allocatable": {"devices": [{"resource_name": GPU, "count": 1, "id_shape": "x"}]}},
-        "allocatable.devices[0]: unknown id_shape 'x': choose from index, gpu-uuid, mig, replica",
+        "allocatable.devices[0]: unknown id_shape 'x': use one of index, gpu-uuid, mig, replica",
     ),
     (
         {"allocatable": {"devices": [{"resource_name": GPU, "count": 100_001}]}},
-        "allocatable.devices[0]: count is 100001: at most 100000",
+        "allocatable.devices[0]: count is 100001: use at most 100000",
     ),
     ({"kubelet_version": 1.3}, "kubelet_version: kubelet version 1.3 is no version: write it as"),
     ({"kubelet_version": "1.2"}, "kubelet_version: kubelet version '1.2' is not known: "),
-    ({"rate_limit": {"qps": 0}}, "rate_limit.qps: a number above 0 is expected, not the number 0"),
-    ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: a whole number from 1 is expected"),
+    ({"rate_limit": {"qps": 0}}, "rate_limit.qps: expected a number above 0, not the number 0"),
+    ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: expected a whole number from 1"),
     ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': use one of "),
     ({"faults": ["restart:on=call"]}, "faults[0]: "),
-    ({"faults": ["reject-register"]}, "faults[0]: reject-register needs a kubelet: choose a fault"),
-    ({"steps": [{"after": -1}]}, "steps[0].after: a number from 0 is expected, not the number -1"),
-    ({"steps": [{}], "repeat": True}, "repeat: the steps take no time: give one of them `after`"),
+    ({"faults": ["reject-register"]}, "faults[0]: reject-register needs a kubelet: use a fault of"),
+    ({"steps": [{"after": -1}]}, "steps[0].after: expected a number from 0, not the number -1"),
+    (
+        {"steps": [{}], "repeat": True},
+        "repeat: the steps have no pauses: add `after` to one of them",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("document", "text"), WRONG, ids=range(len(WRONG)))
-def test_what_is_wrong_is_named_by_its_field(document, text):
+@pytest.mark.parametrize(("document", "text"), INVALID, ids=range(len(INVALID)))
+def test_error_names_the_field(document, text):
     with pytest.raises(ScriptError) as caught:
         read_script(document)
     assert text in str(caught.value)
     assert str(caught.value).startswith("document 1: ")
 
 
-def test_files_that_make_no_script_are_named(tmp_path):
+def test_error_names_the_file(tmp_path):
     with pytest.raises(ScriptError, match=r"^cannot read /nowhere: No such file or directory$"):
         load_script("/nowhere")
     with pytest.raises(ScriptError, match=r"^cannot read .*: it is a directory, not a regular"):
         load_script(tmp_path)
     path = tmp_path / "s"
     path.write_bytes(b"\xff")
-    with pytest.raises(ScriptError, match=r"s: it is no text$"):
+    with pytest.raises(ScriptError, match=r"s: it is not UTF-8 text$"):
         load_script(path)
     with pytest.raises(ScriptError, match=r"s: not YAML: line 2, column 1: "):
         load_script(write(path, "{"))
     one = json.dumps({"pod_resources": []})
-    with pytest.raises(ScriptError, match=r"s: pod_resources is in another document already$"):
+    with pytest.raises(
+        ScriptError, match=r"s: duplicate pod_resources: another document has it, too$"
+    ):
         load_script(write(path, f"{one}\n---\n{one}"))

@@ -1,4 +1,4 @@
-"""A scripted service: steps by the clock, changes by hand, faults, and being away."""
+"""The mock PodResources server: steps, changes by a test, faults, and a stopped server."""
 
 import threading
 
@@ -36,7 +36,7 @@ def clock():
 
 @pytest.fixture
 def serve(pod_resources_server, clock):
-    """A server of these fields of a script, and a client of it."""
+    """Function that starts a server with fields of a script and returns it with a client."""
     clients = []
 
     def start(**fields):
@@ -53,7 +53,7 @@ def names(client):
     return [each.name for each in client.list()]
 
 
-def test_steps_come_in_their_time(serve, clock):
+def test_steps_are_applied_when_due(serve, clock):
     more = Allocatable((ContainerDevices(GPU, ("g-0",)),))
     steps = (
         Step(set_pods=(pod("a", "g-0"), pod("b"))),
@@ -82,17 +82,17 @@ def test_steps_repeat(serve, clock):
         Step(after=2, delete_pods=(("default", "a"),)),
     )
     server, client = serve(steps=steps, repeat=True)
-    seen = []
+    listed = []
     for _ in range(7):
-        seen.append(names(client))
+        listed.append(names(client))
         clock.advance(1)
-    assert seen == [[], ["a"], ["a"], [], ["a"], ["a"], []]
+    assert listed == [[], ["a"], ["a"], [], ["a"], ["a"], []]
     server.stop()
     clock.advance(100)
     assert server.steps == 5
 
 
-def test_a_test_changes_it_by_hand(serve):
+def test_content_can_be_changed_by_a_test(serve):
     server, client = serve()
     server.set_pods(pod("b"), pod("a", "g-0"))
     assert names(client) == ["a", "b"]
@@ -109,20 +109,20 @@ def test_a_test_changes_it_by_hand(serve):
     assert counts["kubelet_pod_resources_endpoint_requests_get", "v1"] == 2
 
 
-def test_a_kubelet_that_is_away_and_comes_back(serve, clock):
+def test_server_can_be_paused_and_resumed(serve, clock):
     server, client = serve(pods=(pod("a"),), steps=(Step(after=1, serving=False),))
     assert names(client) == ["a"]
     clock.advance(1)
     assert not server.socket_path.exists()
     with pytest.raises((SocketNotFound, NotServing)):
         client.list()
-    server.pause_serving()  # already
+    server.pause_serving()  # no effect: it does not serve
     server.resume_serving()
     server.resume_serving()
     assert names(client) == ["a"]
 
 
-def test_faults_of_a_script_and_by_hand(serve, clock):
+def test_faults_of_a_script_and_of_a_test(serve, clock):
     from devicemanager.faults import Fault
 
     fault = Fault.parse("fail-pod-resources:method=List,code=INTERNAL,text=no,times=1")
@@ -150,48 +150,48 @@ def test_faults_of_a_script_and_by_hand(serve, clock):
 
 @pytest.fixture
 def delayed(serve, clock, monkeypatch):
-    """A server, and a thread whose List is held up for 30 s."""
+    """A server, and a thread whose List call is delayed for 30 s."""
     server, client = serve(pods=(pod("a"),))
     server.faults.set("delay-pod-resources:seconds=30,times=1")
-    held, call_at, answers = threading.Event(), clock.call_at, []
+    is_delayed, call_at, responses = threading.Event(), clock.call_at, []
 
-    def noticed(when, callback):
+    def notice(when, callback):
         cancel = call_at(when, callback)
-        held.set()
+        is_delayed.set()
         return cancel
 
-    def ask():
+    def list_pods():
         try:
-            answers.append(names(client))
+            responses.append(names(client))
         except PodResourcesError as error:
-            answers.append(error)
+            responses.append(error)
 
-    monkeypatch.setattr(clock, "call_at", noticed)
-    thread = threading.Thread(target=ask)
+    monkeypatch.setattr(clock, "call_at", notice)
+    thread = threading.Thread(target=list_pods)
     thread.start()
-    assert held.wait(10)
-    yield server, thread, answers
+    assert is_delayed.wait(10)
+    yield server, thread, responses
     server.stop()
     thread.join(10)
 
 
-def test_a_delayed_answer_waits_for_the_clock(delayed, clock):
-    _, thread, answers = delayed
+def test_delayed_response_waits_for_the_clock(delayed, clock):
+    _, thread, responses = delayed
     clock.advance(29)
-    assert thread.is_alive() and answers == []
+    assert thread.is_alive() and responses == []
     clock.advance(1)
     thread.join(10)
-    assert answers == [["a"]]
+    assert responses == [["a"]]
 
 
-def test_nobody_waits_for_a_delay_at_the_end(delayed):
-    server, thread, answers = delayed
+def test_stop_releases_delayed_calls(delayed):
+    server, thread, responses = delayed
     server.stop()
     thread.join(10)
-    assert len(answers) == 1
+    assert len(responses) == 1
 
 
-def test_the_rate_limit_is_the_kubelets_by_the_same_clock(serve, clock):
+def test_rate_limit_uses_the_clock(serve, clock):
     _, client = serve(qps=1.0, burst=2)
     client.list()
     client.get_allocatable()
@@ -201,7 +201,7 @@ def test_the_rate_limit_is_the_kubelets_by_the_same_clock(serve, clock):
     client.list()
 
 
-def test_an_older_kubelet_has_less(serve):
+def test_older_version_has_fewer_methods_and_pods(serve):
     inactive = pod("done", active=False)
     _, new = serve(pods=(pod("a"), inactive))
     _, old = serve(pods=(pod("a"),), kubelet_version="1.20")
@@ -211,7 +211,7 @@ def test_an_older_kubelet_has_less(serve):
         old.get("a")
 
 
-def test_its_directory_goes_with_it(tmp_path):
+def test_stop_removes_the_directory(tmp_path):
     with MockPodResources() as server:
         directory = server.socket_path.parent
         assert server.socket_path.is_socket()
@@ -223,8 +223,8 @@ def test_its_directory_goes_with_it(tmp_path):
     assert tmp_path.exists() and not chosen.exists()
 
 
-def test_the_fixture_takes_documents_and_files(pod_resources_server, tmp_path):
+def test_fixture_accepts_dicts_and_files(pod_resources_server, tmp_path):
     (tmp_path / "s.yaml").write_text("pod_resources: [{name: a}]")
-    for given in ({"pod_resources": [{"name": "a"}]}, tmp_path / "s.yaml"):
-        with PodResourcesClient(pod_resources_server(given).socket_path) as client:
+    for script in ({"pod_resources": [{"name": "a"}]}, tmp_path / "s.yaml"):
+        with PodResourcesClient(pod_resources_server(script).socket_path) as client:
             assert names(client) == ["a"]

@@ -1,12 +1,12 @@
 // Command checkpointread reads and writes kubelet_internal_checkpoint with the kubelet's
-// own package for it, so that a test can hold another implementation against it.
+// own package, so that a test can compare another implementation with it.
 //
 //	checkpointread load DIR   reads the file in DIR as a starting kubelet does
-//	checkpointread lines      answers one JSON object a line on stdin:
+//	checkpointread lines      responds to one JSON object per line on stdin:
 //	                          {"entries": …, "registered_devices": …} → {"file": text}
 //	                          {"file_base64": …}                      → as load
 //
-// What was loaded is printed as {"entries", "registered_devices"}, a rejection as
+// The content is printed as {"entries", "registered_devices"}, a rejection as
 // {"error": {"kind", "message"}} with kind absent, corrupt or unreadable.
 package main
 
@@ -58,7 +58,7 @@ func empty() checkpoint.DeviceManagerCheckpoint {
 	return checkpoint.New([]checkpoint.PodDevicesEntry{}, map[string][]string{})
 }
 
-// loadDir is what readCheckpoint of the kubelet's device manager does at start.
+// loadDir does what readCheckpoint of the kubelet's device manager does at start.
 func loadDir(dir string) any {
 	manager, err := checkpointmanager.NewCheckpointManager(dir)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Command dpmplugin is a device plugin with virtual devices on the Device Plugin Manager.
 //
 // The manager takes its directory from the API's constants: run it where
-// /var/lib/kubelet/device-plugins is the directory meant. See README.md beside the parent
+// /var/lib/kubelet/device-plugins is that directory. See README.md beside the parent
 // module's go.mod for its events and commands.
 package main
 
@@ -17,7 +17,7 @@ import (
 	"kubelet-devicemanager/tests/interop/go/internal/sim"
 )
 
-// lister tells the manager which resources there are, again at every change.
+// lister announces the resources to the manager, again at every change.
 type lister struct {
 	namespace string
 	count     int
@@ -69,7 +69,7 @@ func (p *plugin) Stop() error {
 	return nil
 }
 
-// obey follows stdin and, at its end or at quit, asks the manager to end as a node would.
+// obey executes stdin and, at its end or at quit, stops the manager as a node would.
 func (l *lister) obey() {
 	for words := range lines.Commands(os.Stdin) {
 		switch {

@@ -1,9 +1,9 @@
 // Command conformant is a device plugin that passes the conformance suite.
 //
-// With -deaf its list handler takes updates from one channel and does not look at its
-// stream's end, as handlers that were copied from the kubelet's own stub do. Its devices
-// stand in devices.txt beside its directory, a line each: an id and its health; SIGUSR1
-// makes it look again.
+// With -deaf, its list handler takes updates from one channel and ignores the end of its
+// stream, like handlers that were copied from the kubelet's own stub. Its devices are in
+// devices.txt beside its directory, one line each: an ID and its health. SIGUSR1 makes it read
+// the file again.
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 
 const count = 4
 
-// service answers calls; its inventory is sim's, its list handler may be deaf.
+// service responds to calls; its inventory is sim's, its list handler can be deaf.
 type service struct {
 	sim.Service
 	deaf    bool
@@ -41,7 +41,7 @@ type service struct {
 	health  map[string]string
 	updates chan struct{} // of the deaf handler: one for all streams
 	open    atomic.Int32  // list streams
-	ended   chan struct{} // told when the last one has ended
+	ended   chan struct{} // signalled when the last one has ended
 }
 
 func (s *service) ListAndWatch(request *pluginapi.Empty, stream api.ListStream) error {
@@ -60,7 +60,7 @@ func (s *service) ListAndWatch(request *pluginapi.Empty, stream api.ListStream) 
 	for {
 		response := &pluginapi.ListAndWatchResponse{Devices: s.Inventory.List()}
 		if err := stream.Send(response); err != nil {
-			// As the stub does: it says so and waits for the next update.
+			// As the stub does: log the error and wait for the next update.
 			fmt.Println("send failed:", err)
 		}
 		<-s.updates
@@ -107,7 +107,7 @@ func (s *service) state(id string) string {
 	return s.health[id]
 }
 
-// read takes the devices from the file; without one all are healthy.
+// read reads the devices from the file; without a file, all are healthy.
 func (s *service) read(path string) {
 	health := map[string]string{}
 	file, err := os.Open(path)
@@ -186,8 +186,8 @@ func (p *plugin) stop() {
 	}
 }
 
-// identity tells one file from another that later has its name; an inode alone is soon
-// given out again.
+// identity distinguishes a file from a later one of the same name. An inode is not enough:
+// the file system uses it again.
 type identity struct{ inode, seconds, nanoseconds int64 }
 
 var nothing identity
@@ -233,7 +233,7 @@ func (p *plugin) run(devices string) error {
 				continue
 			}
 		case <-p.service.ended:
-			// The kubelet never opens a stream again: register anew, if it is not away.
+			// The kubelet never opens a stream again: register again, if it runs.
 			if p.server == nil || identify(kubelet) != known || p.service.open.Load() > 0 {
 				continue
 			}
@@ -246,7 +246,7 @@ func (p *plugin) run(devices string) error {
 			continue
 		}
 		known = now
-		select { // of the streams that come down with the server
+		select { // streams that ended with the server
 		case <-p.service.ended:
 		default:
 		}
@@ -254,7 +254,7 @@ func (p *plugin) run(devices string) error {
 			fmt.Println("cannot register:", err)
 			again.Reset(time.Second)
 		} else {
-			again.Stop() // of an earlier failure: it is registered
+			again.Stop() // of an earlier failure: now it is registered
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"kubelet-devicemanager/tests/interop/go/internal/lines"
 )
 
-// callDeadline ends every call to a plugin, so that a test fails instead of hanging.
+// callDeadline limits every call to a plugin, so that a test fails instead of hanging.
 const callDeadline = 10 * time.Second
 
 // endpoint is one registered plugin.
@@ -25,7 +25,7 @@ type endpoint struct {
 }
 
 // Register does what the kubelet does before it replies: it checks the version, dials the
-// plugin and asks for its options. The list is opened beside the reply.
+// plugin and gets its options. The list stream is opened in parallel with the reply.
 func (k *kubelet) Register(
 	_ context.Context, request *pluginapi.RegisterRequest,
 ) (*pluginapi.Empty, error) {
@@ -53,7 +53,7 @@ func (k *kubelet) Register(
 	return &pluginapi.Empty{}, nil
 }
 
-// adopt makes e the plugin of its resource and follows its list.
+// adopt makes e the plugin of its resource and reads its lists.
 func (k *kubelet) adopt(e *endpoint) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,7 +69,7 @@ func (k *kubelet) adopt(e *endpoint) {
 	}()
 }
 
-// follow reports every list until the stream ends, and returns why it did.
+// follow reports every list until the stream ends, and returns the reason.
 func (e *endpoint) follow() error {
 	stream, err := e.client.ListAndWatch(context.Background(), &pluginapi.Empty{})
 	if err != nil {

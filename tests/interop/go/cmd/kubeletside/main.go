@@ -1,6 +1,6 @@
-// Command kubeletside plays the kubelet's part for a plugin under test, on the published
-// API module: it takes registrations, follows device lists and makes the calls that its
-// commands ask for. See README.md beside go.mod for its events and commands.
+// Command kubeletside acts as a kubelet for a plugin under test, with the published API
+// module: it accepts registrations, reads device lists and makes the calls of its commands.
+// See README.md beside go.mod for its events and commands.
 package main
 
 import (
@@ -35,7 +35,7 @@ type kubelet struct {
 }
 
 // clean empties the directory as a starting kubelet does: directories and the checkpoint
-// stay. A plugin sees its socket go.
+// stay. A plugin notices that its socket is removed.
 func (k *kubelet) clean() error {
 	entries, err := os.ReadDir(k.dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func (k *kubelet) start() error {
 }
 
 // stop ends the registration server, then every connection to a plugin, and waits until
-// the last list stream has said so.
+// the last list stream has ended.
 func (k *kubelet) stop() {
 	k.server.Stop()
 	k.mu.Lock()
@@ -83,7 +83,7 @@ func (k *kubelet) stop() {
 	k.streams.Wait()
 }
 
-// endpoint gives the plugin of a resource, or says on stdout that there is none.
+// endpoint returns the plugin of a resource, or reports that there is none.
 func (k *kubelet) endpoint(resource string) *endpoint {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,7 +95,7 @@ func (k *kubelet) endpoint(resource string) *endpoint {
 	return e
 }
 
-// command obeys one line from stdin; false ends the program.
+// command executes one line from stdin; false ends the program.
 func (k *kubelet) command(words []string) bool {
 	switch {
 	case words[0] == "restart" && len(words) == 1:

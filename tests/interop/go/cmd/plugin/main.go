@@ -90,7 +90,7 @@ func (p *plugin) announce() {
 	lines.Emit("registered", lines.Fields{"resource": p.service.Settings.Resource})
 }
 
-// command obeys one line from stdin; false ends the program.
+// command executes one line from stdin; false ends the program.
 func (p *plugin) command(words []string) bool {
 	switch {
 	case words[0] == "health" && len(words) == 3:
@@ -123,7 +123,7 @@ func (p *plugin) run() error {
 	commands := lines.Commands(os.Stdin)
 	kubelet := filepath.Join(p.dir, "kubelet.sock")
 
-	// The watch is set before the look, so that no kubelet is missed between the two.
+	// Watch before the check, so that no kubelet is missed in between.
 	lines.Emit("watching", lines.Fields{"generation": api.Generation})
 	if _, err := os.Stat(kubelet); err == nil {
 		p.serveAndRegister()

@@ -1,4 +1,4 @@
-// Command podres asks a kubelet's PodResources socket and prints the answer as JSON.
+// Command podres queries a kubelet's PodResources socket and prints the response as JSON.
 //
 //	podres -socket PATH list | allocatable | get NAME NAMESPACE | list-v1alpha1
 //
@@ -21,7 +21,7 @@ import (
 	"kubelet-devicemanager/tests/interop/go/internal/lines"
 )
 
-// devices is one ContainerDevices entry; NUMA is null where the field is absent.
+// devices is one ContainerDevices entry; NUMA is null if the field is absent.
 type devices struct {
 	Resource string   `json:"resource"`
 	IDs      []string `json:"ids"`
@@ -84,7 +84,7 @@ func readAlphaPod(p *v1alpha1.PodResources) pod {
 	return out
 }
 
-func ask(ctx context.Context, socket string, words []string) (any, error) {
+func query(ctx context.Context, socket string, words []string) (any, error) {
 	conn, err := api.Dial(socket)
 	if err != nil {
 		return nil, err
@@ -93,30 +93,30 @@ func ask(ctx context.Context, socket string, words []string) (any, error) {
 	client := v1.NewPodResourcesListerClient(conn)
 	switch {
 	case words[0] == "list" && len(words) == 1:
-		answer, err := client.List(ctx, &v1.ListPodResourcesRequest{})
+		response, err := client.List(ctx, &v1.ListPodResourcesRequest{})
 		pods := []pod{}
-		for _, p := range answer.GetPodResources() {
+		for _, p := range response.GetPodResources() {
 			pods = append(pods, readPod(p))
 		}
 		return pods, err
 	case words[0] == "allocatable" && len(words) == 1:
-		answer, err := client.GetAllocatableResources(ctx, &v1.AllocatableResourcesRequest{})
+		response, err := client.GetAllocatableResources(ctx, &v1.AllocatableResourcesRequest{})
 		return allocatable{
-			Devices: readDevices(answer.GetDevices()), CPUs: answer.GetCpuIds(),
-			Memory: len(answer.GetMemory()),
+			Devices: readDevices(response.GetDevices()), CPUs: response.GetCpuIds(),
+			Memory: len(response.GetMemory()),
 		}, err
 	case words[0] == "get" && len(words) == 3:
-		answer, err := client.Get(ctx,
+		response, err := client.Get(ctx,
 			&v1.GetPodResourcesRequest{PodName: words[1], PodNamespace: words[2]})
 		if err != nil {
 			return nil, err
 		}
-		return readPod(answer.GetPodResources()), nil
+		return readPod(response.GetPodResources()), nil
 	case words[0] == "list-v1alpha1" && len(words) == 1:
 		old := v1alpha1.NewPodResourcesListerClient(conn)
-		answer, err := old.List(ctx, &v1alpha1.ListPodResourcesRequest{})
+		response, err := old.List(ctx, &v1alpha1.ListPodResourcesRequest{})
 		pods := []pod{}
-		for _, p := range answer.GetPodResources() {
+		for _, p := range response.GetPodResources() {
 			pods = append(pods, readAlphaPod(p))
 		}
 		return pods, err
@@ -134,16 +134,16 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
 	defer cancel()
-	answer, err := ask(ctx, *socket, flag.Args())
+	response, err := query(ctx, *socket, flag.Args())
 	code := 0
 	if err != nil {
 		s := status.Convert(err)
-		answer = map[string]any{
+		response = map[string]any{
 			"error": map[string]string{"code": s.Code().String(), "message": s.Message()},
 		}
 		code = 1
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(response); err != nil {
 		lines.Fatal(err)
 	}
 	os.Exit(code)

@@ -1,8 +1,8 @@
-// Package api hides where the two generated forms of the device plugin API differ.
+// Package api hides the differences of the two generated forms of the device plugin API.
 //
 // Up to Kubernetes 1.34 the module k8s.io/kubelet is generated with gogo, later with
-// protobuf-go: the wire is the same, some Go names are not. The build tag "latest" (with
-// latest.mod) chooses the second.
+// protobuf-go: the wire format is the same, some Go names differ. The build tag "latest" (with
+// latest.mod) selects the second.
 package api
 
 import (
@@ -15,8 +15,8 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Dial prepares a connection to a unix socket. It tries again quickly: the peer's socket
-// file exists a moment before it listens.
+// Dial prepares a connection to a unix socket. It retries quickly: the peer's socket file
+// exists a moment before it is served.
 func Dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -28,7 +28,7 @@ func Dial(socket string) (*grpc.ClientConn, error) {
 		}))
 }
 
-// NUMANodes reads a device's nodes; nil where it has no topology at all.
+// NUMANodes returns a device's nodes; nil if it has no topology.
 func NUMANodes(topology *pluginapi.TopologyInfo) []int64 {
 	if topology == nil {
 		return nil
@@ -40,15 +40,15 @@ func NUMANodes(topology *pluginapi.TopologyInfo) []int64 {
 	return nodes
 }
 
-// Allocation is one container's allocation as a test reads it. IdlePool holds, in base64,
-// what a kubelet writes into its checkpoint: fields that this API does not know too.
+// Allocation is one container's allocation for tests. Stored is what a kubelet writes to its
+// checkpoint, in base64, including fields that this API does not have.
 type Allocation struct {
 	Envs        map[string]string `json:"envs"`
 	Mounts      []Mount           `json:"mounts"`
 	Devices     []Device          `json:"devices"`
 	Annotations map[string]string `json:"annotations"`
 	CDIDevices  []string          `json:"cdi_devices"`
-	IdlePool    string            `json:"kept"`
+	Stored      string            `json:"stored"`
 }
 
 // Mount is one mount of an allocation.
@@ -65,16 +65,16 @@ type Device struct {
 	Permissions   string `json:"permissions"`
 }
 
-// ReadAllocation turns a container's response into what a test reads.
+// ReadAllocation converts a container's response for tests.
 func ReadAllocation(response *pluginapi.ContainerAllocateResponse) (Allocation, error) {
-	kept, err := Marshal(response)
+	stored, err := Marshal(response)
 	if err != nil {
 		return Allocation{}, err
 	}
 	allocation := Allocation{
 		Envs: response.Envs, Mounts: []Mount{}, Devices: []Device{},
 		Annotations: response.Annotations, CDIDevices: []string{},
-		IdlePool: base64.StdEncoding.EncodeToString(kept),
+		Stored: base64.StdEncoding.EncodeToString(stored),
 	}
 	for _, m := range response.Mounts {
 		allocation.Mounts = append(allocation.Mounts, Mount{m.ContainerPath, m.HostPath, m.ReadOnly})

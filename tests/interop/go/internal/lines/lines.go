@@ -1,5 +1,5 @@
-// Package lines is how the programs talk to a test: events leave as one JSON object a
-// line on stdout, commands come as words on stdin.
+// Package lines connects the programs with a test: events are written to stdout, one JSON
+// object per line, and commands are read as words from stdin.
 package lines
 
 import (
@@ -12,13 +12,13 @@ import (
 	"sync"
 )
 
-// Fields are the members of one event besides its name.
+// Fields are the members of an event, except its name.
 type Fields map[string]any
 
 var stdout sync.Mutex
 
-// Emit writes one event. It is safe to call from several goroutines; a line is never
-// torn, and lines appear in the order of the calls.
+// Emit writes one event. It is safe for concurrent use: lines are written whole and in the
+// order of the calls.
 func Emit(event string, fields Fields) {
 	line := Fields{"event": event}
 	for name, value := range fields {
@@ -39,8 +39,8 @@ func Fatal(err error) {
 	os.Exit(1)
 }
 
-// Commands delivers the lines of r split into words and closes the channel at its end,
-// so that a program whose driver has died ends too.
+// Commands sends the lines of r, split into words, and closes the channel at its end, so that
+// a program ends when its driver has died.
 func Commands(r io.Reader) <-chan []string {
 	commands := make(chan []string)
 	go func() {

@@ -9,7 +9,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// Inventory is the plugin's device list; every change wakes all who wait on changed.
+// Inventory is the plugin's device list; every change wakes all waiters on changed.
 type Inventory struct {
 	mu      sync.Mutex
 	devices map[string]*pluginapi.Device
@@ -30,8 +30,8 @@ func NewInventory(prefix string, count int, nodes []int64) *Inventory {
 	return inv
 }
 
-// snapshot gives the list in id order and a channel that closes at the next change. The
-// devices are fresh values: a message that gRPC is sending never changes under it.
+// snapshot returns the list in ID order and a channel that closes at the next change. The
+// devices are copies: a message that gRPC is sending never changes.
 func (inv *Inventory) snapshot() ([]*pluginapi.Device, <-chan struct{}) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
@@ -43,13 +43,13 @@ func (inv *Inventory) snapshot() ([]*pluginapi.Device, <-chan struct{}) {
 	return list, inv.wake
 }
 
-// List gives the devices in id order.
+// List returns the devices in ID order.
 func (inv *Inventory) List() []*pluginapi.Device {
 	list, _ := inv.snapshot()
 	return list
 }
 
-// SetHealth changes one device, or adds it; health "gone" takes it away.
+// SetHealth changes or adds a device; health "gone" removes it.
 func (inv *Inventory) SetHealth(id, health string) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()

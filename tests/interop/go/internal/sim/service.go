@@ -14,7 +14,7 @@ import (
 	"kubelet-devicemanager/tests/interop/go/internal/lines"
 )
 
-// Settings choose what a plugin offers and answers.
+// Settings select what a plugin offers and returns.
 type Settings struct {
 	Resource     string // as in vendor.com/gpu
 	Preferred    string // "" offers no GetPreferredAllocation; lexical or reverse
@@ -22,7 +22,7 @@ type Settings struct {
 	PreStart     bool
 }
 
-// LastName is what stands after the vendor's domain.
+// LastName returns the part after the vendor's domain.
 func (s *Settings) LastName() string {
 	return s.Resource[strings.LastIndex(s.Resource, "/")+1:]
 }
@@ -31,7 +31,7 @@ func (s *Settings) envPrefix() string {
 	return strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(s.LastName()))
 }
 
-// Service answers the kubelet's calls and reports each as an event.
+// Service responds to the kubelet's calls and reports each as an event.
 type Service struct {
 	pluginapi.UnimplementedDevicePluginServer
 	Settings  *Settings
@@ -46,7 +46,7 @@ func (s *Service) emit(event string, fields lines.Fields) {
 	lines.Emit(event, fields)
 }
 
-// Options is what the plugin tells of itself, at registration and when asked.
+// Options returns the plugin's options, for registration and GetDevicePluginOptions.
 func (s *Service) Options() *pluginapi.DevicePluginOptions {
 	return &pluginapi.DevicePluginOptions{
 		PreStartRequired:                s.Settings.PreStart,
@@ -54,7 +54,7 @@ func (s *Service) Options() *pluginapi.DevicePluginOptions {
 	}
 }
 
-// GetDevicePluginOptions tells what the plugin offers.
+// GetDevicePluginOptions returns the options.
 func (s *Service) GetDevicePluginOptions(
 	context.Context, *pluginapi.Empty,
 ) (*pluginapi.DevicePluginOptions, error) {
@@ -62,7 +62,7 @@ func (s *Service) GetDevicePluginOptions(
 	return s.Options(), nil
 }
 
-// ListAndWatch sends the list, and again whenever it changes.
+// ListAndWatch sends the list now and after each change.
 func (s *Service) ListAndWatch(_ *pluginapi.Empty, stream api.ListStream) error {
 	s.emit("list-opened", nil)
 	defer s.emit("list-closed", nil)
@@ -80,7 +80,7 @@ func (s *Service) ListAndWatch(_ *pluginapi.Empty, stream api.ListStream) error 
 	}
 }
 
-// Allocate rejects a device that is not there.
+// Allocate rejects an unknown device.
 func (s *Service) Allocate(
 	_ context.Context, request *pluginapi.AllocateRequest,
 ) (*pluginapi.AllocateResponse, error) {
@@ -101,7 +101,7 @@ func (s *Service) Allocate(
 	return response, nil
 }
 
-// allocation uses every kind of setting that a plugin can hand to a container.
+// allocation uses every kind of setting that a plugin can return for a container.
 func (s *Service) allocation(ids []string) *pluginapi.ContainerAllocateResponse {
 	resource, last := s.Settings.Resource, s.Settings.LastName()
 	response := &pluginapi.ContainerAllocateResponse{
@@ -147,8 +147,8 @@ func (s *Service) GetPreferredAllocation(
 	return response, nil
 }
 
-// prefer takes what must be in, then available devices from the start or the end of
-// their order, up to the size asked for.
+// prefer returns the required devices, then available ones from the start or the end of their
+// order, up to the requested size.
 func (s *Service) prefer(request *pluginapi.ContainerPreferredAllocationRequest) []string {
 	chosen := append([]string{}, request.MustIncludeDeviceIDs...)
 	taken := map[string]bool{}

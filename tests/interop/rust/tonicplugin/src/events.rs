@@ -1,4 +1,4 @@
-//! What the program tells: one JSON object a line on stdout.
+//! The events of the program: one JSON object per line on stdout.
 
 use std::io::{stdout, Write};
 
@@ -7,6 +7,6 @@ use serde_json::Value;
 /// Prints an event with its fields, which must be an object.
 pub fn emit(event: &str, mut fields: Value) {
     fields["event"] = event.into();
-    // Whoever read the events may be gone: then nobody misses them.
+    // A broken pipe: the reader of the events has exited.
     let _ = writeln!(stdout().lock(), "{fields}");
 }

@@ -1,4 +1,4 @@
-//! The plugin's device list, which every open list stream watches.
+//! The plugin's device list, which all open list streams watch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ type Healths = BTreeMap<String, String>;
 pub struct Inventory(Arc<watch::Sender<Healths>>);
 
 impl Inventory {
-    /// So many healthy devices named `<prefix>-<index>`.
+    /// Creates `count` healthy devices named `<prefix>-<index>`.
     pub fn new(prefix: &str, count: usize) -> Self {
         let devices = (0..count).map(|index| (format!("{prefix}-{index}"), "Healthy".into()));
         Self(Arc::new(watch::Sender::new(devices.collect())))
     }
 
-    /// Changes one device, or adds it; health "gone" takes it away.
+    /// Changes or adds a device; health "gone" removes it.
     pub fn set_health(&self, id: &str, health: &str) {
         self.0.send_modify(|devices| {
             if health == "gone" {
@@ -34,13 +34,13 @@ impl Inventory {
         self.0.borrow().contains_key(id)
     }
 
-    /// Gives the list now and after each change.
+    /// Sends the list now and after each change.
     pub fn watch(&self) -> watch::Receiver<Healths> {
         self.0.subscribe()
     }
 }
 
-/// The list as the API has it, in id order.
+/// The list in the form of the API, in ID order.
 pub fn devices(healths: &Healths) -> Vec<Device> {
     let device = |(id, health): (&String, &String)| Device {
         id: id.clone(),

@@ -88,7 +88,7 @@ impl Plugin {
         }
     }
 
-    /// Obeys one line from stdin; false ends the program.
+    /// Executes one line from stdin; false ends the program.
     async fn command(&mut self, words: &[&str]) -> Result<bool, Failure> {
         match words {
             ["health", id, health] => self.service.inventory.set_health(id, health),
@@ -104,7 +104,7 @@ impl Plugin {
     }
 }
 
-/// The flags, as in `-dir DIRECTORY -count 2 -prestart`.
+/// The flags, such as `-dir DIRECTORY -count 2 -prestart`.
 fn plugin() -> Result<Plugin, Failure> {
     let mut directory = "/var/lib/kubelet/device-plugins".to_string();
     let mut socket = "tonic-plugin.sock".to_string();

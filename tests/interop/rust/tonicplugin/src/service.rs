@@ -40,7 +40,7 @@ impl Service {
         }
     }
 
-    /// Uses every kind of setting that a plugin can hand to a container.
+    /// Uses every kind of setting that a plugin can return for a container.
     fn allocation(&self, ids: &[String]) -> api::ContainerAllocateResponse {
         let last = self.resource.rsplit('/').next().unwrap_or_default();
         let variable = format!("{}_DEVICES", last.to_uppercase());
@@ -97,7 +97,7 @@ impl DevicePlugin for Service {
         Ok(Response::new(Box::pin(lists)))
     }
 
-    /// Rejects a device that is not there.
+    /// Rejects an unknown device.
     async fn allocate(
         &self,
         request: Request<api::AllocateRequest>,

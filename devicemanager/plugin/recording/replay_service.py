@@ -1,4 +1,4 @@
-"""The service of a plugin that answers from a recording."""
+"""The service of a plugin that responds from a recording."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import grpc
 
+from devicemanager.core.api.codes import go_name
 from devicemanager.plugin.author import Plugin
-from devicemanager.plugin.recording.answers import Answers, Miss
 from devicemanager.plugin.recording.calls import OK, EndedBy, RecordedCall
 from devicemanager.plugin.recording.recording import RecordedRegistration, RecordedStream
-from devicemanager.plugin.recording.status import code_of
+from devicemanager.plugin.recording.responses import Miss, RecordedResponses
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.streams import Stream, Streams
@@ -20,16 +20,18 @@ from protos import deviceplugin_v1beta1 as dp
 __all__ = ["Pace", "ReplayService"]
 
 Pace = Callable[[float], float]
-"""Recorded seconds to those that are waited."""
+"""Converts recorded seconds to seconds to wait."""
+
+_CODES = {go_name(code.name): code for code in grpc.StatusCode}
 
 
 class ReplayService(Service):
-    """Answers as the plugin of one recorded registration did.
+    """Responds as the plugin of one recorded registration did.
 
-    The n-th list stream, counted from ``opened``, sends the lists of the n-th recorded one,
-    and the last list again if there were fewer. A stream ends where the recorded plugin ended
-    it, or left it for the registration ``after`` this one; where there is nothing after it,
-    it stays. ``missed`` takes each request that was not recorded.
+    The n-th list stream, counted from ``opened``, sends the lists of the n-th recorded one, or
+    after the last one the last list. A stream ends where the recorded plugin ended it, or where
+    the plugin abandoned it for the registration ``after`` this one. The last stream stays open.
+    ``missed`` is called with each request that was not recorded.
     """
 
     def __init__(
@@ -41,14 +43,14 @@ class ReplayService(Service):
         registration: RecordedRegistration,
         after: RecordedRegistration | None,
         opened: int,
-        answers: Answers,
+        responses: RecordedResponses,
         pace: Pace,
         missed: Callable[[Miss], object],
     ) -> None:
         super().__init__(plugin, settings, streams)
         self._registration = registration
         self._after = after
-        self._answers = answers
+        self._responses = responses
         self._pace = pace
         self._missed = missed
         # Guards the number of streams that were opened.
@@ -60,23 +62,23 @@ class ReplayService(Service):
         return register.options
 
     def GetDevicePluginOptions(self, request: dp.Empty, context: grpc.ServicerContext) -> bytes:
-        call = self._answers.take("GetDevicePluginOptions", request.SerializeToString())
-        if call is None:  # what it said in Register holds as well
+        call = self._responses.take("GetDevicePluginOptions", request.SerializeToString())
+        if call is None:  # Register has the same options
             return self.options().SerializeToString()
         return self._repeat(call, context)
 
     def Allocate(self, request: dp.AllocateRequest, context: grpc.ServicerContext) -> bytes:
-        return self._answer("Allocate", request.SerializeToString(), context)
+        return self._respond("Allocate", request.SerializeToString(), context)
 
     def GetPreferredAllocation(
         self, request: dp.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> bytes:
-        return self._answer("GetPreferredAllocation", request.SerializeToString(), context)
+        return self._respond("GetPreferredAllocation", request.SerializeToString(), context)
 
     def PreStartContainer(
         self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> bytes:
-        return self._answer("PreStartContainer", request.SerializeToString(), context)
+        return self._respond("PreStartContainer", request.SerializeToString(), context)
 
     def ListAndWatch(self, request: dp.Empty, context: grpc.ServicerContext) -> Iterator[bytes]:
         stream = self.streams.open(context)
@@ -94,11 +96,13 @@ class ReplayService(Service):
             return
         self._wait(stream, end.duration - sent_at)
         if not stream.ended() and end.ended_by is EndedBy.PLUGIN and end.code != OK:
-            context.abort(code_of(end.code), end.message)
+            context.abort(_code(end.code), end.message)
 
     def _ends(self, recorded: RecordedStream) -> bool:
-        """Whether the plugin let go of this stream; the kubelet's own doing is its own here."""
+        """True if the plugin ended this stream. A kubelet ends streams by itself, here as well."""
         streams, after = self._registration.streams, self._after
+        # The last stream of a registration ended for one of two reasons: the plugin registered
+        # again, or the recording stopped.
         if recorded is streams[-1]:
             if after is None:
                 return False
@@ -115,30 +119,38 @@ class ReplayService(Service):
         return RecordedStream(streams[-1].lists[-1:] if streams else (), None)
 
     def _wait(self, stream: Stream, seconds: float | None) -> None:
-        """Until so many recorded seconds are over, None: for ever; or the stream has ended."""
-        devices = self.plugin.device_list
+        """Wait for recorded seconds (None: forever), or until the stream has ended."""
+        devices = self.plugin._device_list
         if seconds is None:
+            # The placeholder plugin never publishes another list, so only the end of the stream
+            # wakes it.
             while devices.wait_newer(devices.current.version, stream.ended) is not None:
                 pass
         elif (pause := self._pace(seconds)) > 0:
             devices.pause(pause, stream.ended)
 
-    def _answer(self, rpc: str, request: bytes, context: grpc.ServicerContext) -> bytes:
-        call = self._answers.take(rpc, request)
+    def _respond(self, rpc: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+        call = self._responses.take(rpc, request)
         if call is None:
-            miss = self._answers.miss(rpc, request)
+            miss = self._responses.miss(rpc, request)
             self._missed(miss)
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"replay: {miss}")
         return self._repeat(call, context)
 
     def _repeat(self, call: RecordedCall, context: grpc.ServicerContext) -> bytes:
+        # A recorded call can have taken minutes: stop waiting when the kubelet gives up.
         gone = threading.Event()
         if not context.add_callback(gone.set):
             gone.set()
         if call.ended_by is not EndedBy.PLUGIN:
-            gone.wait()  # it never answered: whoever asked gave up
+            gone.wait()  # the recorded plugin did not respond before the kubelet gave up
             return b""
         gone.wait(max(self._pace(call.duration), 0))
         if call.code != OK:
-            context.abort(code_of(call.code), call.message)
+            context.abort(_code(call.code), call.message)
         return call.response_bytes or b""
+
+
+def _code(name: str) -> grpc.StatusCode:
+    """Return the status code of a name as in Go; UNKNOWN for an unknown name."""
+    return _CODES.get(name, grpc.StatusCode.UNKNOWN)

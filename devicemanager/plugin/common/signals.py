@@ -1,4 +1,9 @@
-"""Waiting for a signal without missing one."""
+"""Wait for a signal without missing one.
+
+A wait on a lock or a queue can miss a signal that arrives just before it blocks. So the
+interpreter writes the number of each signal into a pipe, in its C-level handler, and
+:meth:`SignalWait.wait` reads from that pipe.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +25,17 @@ _Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the signal's number is in the pipe already."""
+    """Do nothing: the interpreter has already written the number to the pipe."""
 
 
 class SignalWait:
-    """Takes the stop signals from entering until :meth:`restore` or leaving.
+    """Context manager that handles signals until :meth:`restore` or the end of the block.
 
-    ``numbers`` are those of STOP_SIGNALS if left out, without SIGHUP where it is ignored, as
-    under nohup. ``handler`` is called besides, and may raise, also out of :meth:`wait`.
+    The default ``numbers`` are STOP_SIGNALS, without SIGHUP if the process ignores it (nohup).
+    ``handler`` is also called for each signal; if it raises, :meth:`wait` can raise that.
 
-    In the main thread only. The interpreter writes each signal's number into a pipe at the
-    moment it comes. A wait on a lock or a queue would do without one, but may sleep through
-    a signal that comes just before it falls asleep. A forked child gets its signals back, or
-    they would go through the pipe to the parent.
+    Use it in the main thread only. A forked child gets the former handlers back: otherwise its
+    signals would go through the pipe to the parent.
     """
 
     def __init__(
@@ -44,12 +47,13 @@ class SignalWait:
         self._handler = handler
         self._handlers: dict[signal.Signals, _Handler] = {}
         self._former_fd = -1
-        # Guards _open: a descriptor that is closed may already be somebody else's.
+        # Guards _open: once closed, the number of the descriptor can belong to another file.
         self._lock = threading.Lock()
         self._open = False
 
     def __enter__(self) -> Self:
         self._reader, self._writer = os.pipe()
+        # A signal handler must never block. If the pipe is full, the wait is awake anyway.
         os.set_blocking(self._writer, False)
         self._open = True
         _active.add(self)
@@ -63,40 +67,44 @@ class SignalWait:
         self._close()
 
     def wait(self) -> signal.Signals | None:
-        """The stop signal that came, or None after :meth:`give_up`."""
+        """Wait for a stop signal and return it; return None after :meth:`give_up`."""
         while True:
             (number,) = os.read(self._reader, 1)
+            # `give_up` writes 0, which is not the number of a signal.
             if number == 0:
                 return None
-            # Other signals that the program handles are written here as well.
+            # The interpreter writes every handled signal here, not only those of `_numbers`.
             if number in self._numbers:
                 return signal.Signals(number)
 
-    def has_come(self) -> bool:
-        """Whether :meth:`wait` would return at once."""
+    def is_pending(self) -> bool:
+        """True if :meth:`wait` would return at once."""
         readable, _, _ = select.select([self._reader], [], [], 0)
         return bool(readable)
 
     def give_up(self) -> None:
-        """End the wait, from any thread. Without a wait, nothing happens."""
+        """End the wait. Thread-safe; does nothing after the block."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self._open:
                 os.write(self._writer, b"\0")
 
-    def let_next_end(self) -> None:
-        """Give the signals back, except that where SIGINT would raise KeyboardInterrupt it
-        ends the process by the signal: in the midst of stopping, a traceback tells nobody
-        anything. SIGHUP has no effect any more, since the kernel sends one when a terminal
-        goes away, and the shell another. Leaving puts back these as well.
+    def let_next_signal_kill(self) -> None:
+        """Restore the former handlers so that a second signal ends a stop that hangs.
+
+        Two exceptions. Where SIGINT would raise KeyboardInterrupt, it kills the process: a
+        traceback from the middle of a stop does not help. SIGHUP stays without effect: when a
+        terminal closes, the kernel sends one and the shell another. Leaving the block restores
+        these two as well.
         """
         for number, handler in self._handlers.items():
             if number is signal.SIGHUP:
                 continue
-            ends = handler is signal.default_int_handler
-            signal.signal(number, signal.SIG_DFL if ends else handler)
+            interrupts = handler is signal.default_int_handler
+            signal.signal(number, signal.SIG_DFL if interrupts else handler)
 
     def leave_in_child(self) -> None:
-        """In a forked child: as leaving, which does nothing there any more."""
+        """Clean up in a forked child, where leaving the block then does nothing."""
+        # The parent's lock can be held by a thread that the child does not have.
         self._lock = threading.Lock()
         self.restore()
         self._close()
@@ -111,6 +119,7 @@ class SignalWait:
 
     def restore(self) -> None:
         """Restore the former handlers."""
+        # Only once: a program can call `restore` inside the block and then leave it.
         if self._handlers:
             signal.set_wakeup_fd(self._former_fd)
         while self._handlers:
@@ -119,6 +128,7 @@ class SignalWait:
 
 
 def _stop_signals() -> list[signal.Signals]:
+    # A handler for SIGHUP would undo nohup.
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [number for number in STOP_SIGNALS if not (ignored and number is signal.SIGHUP)]
 

@@ -1,4 +1,8 @@
-"""A pool of daemon threads for calls: none of them can keep the process from ending."""
+"""A pool of daemon threads for calls: none of them can keep the process from exiting.
+
+The interpreter joins the threads of a ThreadPoolExecutor at exit. One hook of an author that
+hangs would then keep a plugin from ever reacting to SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,12 @@ _Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class DaemonThreadPoolExecutor:
-    """At most ``size`` daemon threads, started when needed, gone after 5 s without work.
-
-    ThreadPoolExecutor's threads are joined when the interpreter ends, so one hook of the
-    author that hangs would keep a plugin from ever reacting to SIGTERM.
-    """
+    """Up to ``size`` daemon threads, started on demand; each ends after 5 s without work."""
 
     def __init__(self, size: int, name: str) -> None:
         self._size = size
         self._name = name
-        # Guards the four below; idle threads wait on it for a job.
+        # Guards the four fields below. Idle threads wait on it for a job.
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._threads = 0
@@ -33,29 +33,36 @@ class DaemonThreadPoolExecutor:
         self._closed = False
 
     def for_grpc(self) -> ThreadPoolExecutor:
-        """This pool under the type that grpc.server asks for: it only ever calls submit."""
+        """Return this pool as the type that grpc.server requires; grpc calls only submit."""
         return cast(ThreadPoolExecutor, self)
 
     def submit(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Raises RuntimeError, and forgets the call, if there is no thread and none can be
-        started."""
+        """Run ``call`` on a thread of the pool.
+
+        Raises RuntimeError, and drops the call, if there is no thread and none can start.
+        """
         future: Future[Any] = Future()
         job = future, lambda: call(*args, **kwargs)
         with self._changed:
             self._jobs.append(job)
+            # Compare with all waiting jobs: an idle thread may be about to take an earlier one.
             grow = len(self._jobs) > self._idle and self._threads < self._size
             self._threads += grow
+            # Wake one idle thread; if there is none, the new thread finds the job.
             self._changed.notify()
         if grow:
             try:
                 threading.Thread(target=self._work, name=self._name, daemon=True).start()
             except RuntimeError:
-                self._is_not_started(job)
+                self._withdraw_thread(job)
         return future
 
-    def _is_not_started(self, job: _Job) -> None:
-        """A thread that was counted is not there. Raises what is being handled if nobody else
-        will do the job."""
+    def _withdraw_thread(self, job: _Job) -> None:
+        """Undo the count of a thread that did not start.
+
+        Must be called while that error is handled: re-raises it if no other thread of the pool
+        can run the job.
+        """
         with self._changed:
             self._threads -= 1
             if not self._threads and job in self._jobs:
@@ -63,7 +70,7 @@ class DaemonThreadPoolExecutor:
                 raise
 
     def close(self) -> None:
-        """Let idle threads go now. Work that still comes is done."""
+        """End idle threads now. Calls that are submitted later still run."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -71,11 +78,12 @@ class DaemonThreadPoolExecutor:
     def _work(self) -> None:
         while (job := self._next()) is not None:
             future, call = job
+            # As in ThreadPoolExecutor, a future can be cancelled before its call starts.
             if not future.set_running_or_notify_cancel():
                 continue
             try:
                 future.set_result(call())
-            except BaseException as error:  # for the caller, whatever it is
+            except BaseException as error:  # the caller of the future decides what it means
                 future.set_exception(error)
 
     def _next(self) -> _Job | None:
@@ -85,5 +93,6 @@ class DaemonThreadPoolExecutor:
             self._idle -= 1
             if self._jobs:
                 return self._jobs.popleft()
+            # With the lock held: the next `submit` must not count on this thread.
             self._threads -= 1
             return None

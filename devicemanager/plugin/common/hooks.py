@@ -1,4 +1,4 @@
-"""Calling an author's methods, whatever they end with."""
+"""Call an author's methods safely: everything that they raise becomes an Exception."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ T = TypeVar("T")
 
 
 class HookEnded(Exception):
-    """An author's method ended with what is no Exception, such as SystemExit."""
+    """An author's method raised something that is not an Exception, such as SystemExit."""
 
 
 def call_hook(hook: Callable[[], T]) -> T:
-    """Call it. What it raises comes as an Exception in any case.
+    """Call ``hook``; raise HookEnded in place of anything that is not an Exception.
 
-    SystemExit, or the outcome by which pytest ends a test, would end one of our threads
-    without a word, and leave the kubelet waiting for an answer for ever.
+    SystemExit, or the exception by which pytest ends a test, would silently end a thread of the
+    framework. The kubelet would then wait forever for a response.
     """
     try:
         return hook()
+    # Unchanged: DeviceRejected and others mean something to the caller.
     except Exception:
         raise
     except BaseException as error:
@@ -29,7 +30,7 @@ def call_hook(hook: Callable[[], T]) -> T:
 
 
 def error_text(error: BaseException) -> str:
-    """The error's type and text, since the text of a KeyError, say, is the bare key."""
+    """Return the error's type and text: the text alone can be unclear, as with KeyError."""
     if isinstance(error, HookEnded):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -20,7 +20,7 @@ class Gpus(Plugin):
         return ContainerSettings(envs={"GPUS": ",".join(device_ids)})
 
 
-def test_a_pod_gets_its_gpus(mock_kubelet):
+def test_pod_gets_its_gpus(mock_kubelet):
     with Manager(StaticLister("vendor.com", {"gpu": Gpus()}), mock_kubelet.plugin_dir):
         mock_kubelet.wait_for_resource("vendor.com/gpu", 2)
         assert mock_kubelet.admit(POD).containers["main"].run_options.envs == {

@@ -1,4 +1,8 @@
-"""What a recorded plugin answered to what: finding it again, and what comes nearest."""
+"""Find the recorded response to a request, or the most similar request.
+
+Device IDs are compared as sets: a kubelet takes them from maps, in any order. A request that was
+recorded several times gets the recorded responses in turn, then the last one again.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,10 @@ from typing import Any
 import attrs
 from google.protobuf.message import DecodeError
 
-from devicemanager.plugin.recording.calls import RecordedCall
-from devicemanager.plugin.recording.messages import request_data
+from devicemanager.plugin.recording.calls import RecordedCall, request_data
 from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["Answers", "Miss"]
+__all__ = ["Miss", "RecordedResponses"]
 
 _SHOWN = 16
 
@@ -26,10 +29,10 @@ class Miss:
     """A request that was not recorded."""
 
     rpc: str
-    """The method's name, such as ``Allocate``."""
+    """Name of the method, such as ``Allocate``."""
     request_bytes: bytes = attrs.field(repr=False)
     nearest_bytes: bytes | None = attrs.field(repr=False)
-    """The recorded request that is nearest; None if the method was never called."""
+    """The most similar recorded request; None if the method was never called."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -38,7 +41,7 @@ class Miss:
 
     @property
     def nearest(self) -> dict[str, Any] | None:
-        """The nearest recorded request as data."""
+        """The most similar recorded request as data."""
         if self.nearest_bytes is None:
             return None
         return request_data(self.rpc, self.nearest_bytes)
@@ -46,17 +49,12 @@ class Miss:
     def __str__(self) -> str:
         text = f"{self.rpc}{_shown(self.rpc, self.request_bytes)} was not recorded"
         if self.nearest_bytes is None:
-            return f"{text}; no {self.rpc} was"
-        return f"{text}; nearest is {self.rpc}{_shown(self.rpc, self.nearest_bytes)}"
+            return f"{text}; no {self.rpc} was recorded"
+        return f"{text}; most similar: {self.rpc}{_shown(self.rpc, self.nearest_bytes)}"
 
 
-class Answers:
-    """The answers of one resource's plugin. Thread-safe.
-
-    A request that was made several times is answered as it was each time, in turn; after
-    that as it was the last time. Device ids are compared as sets: a kubelet takes them from
-    maps, in any order.
-    """
+class RecordedResponses:
+    """The recorded responses of the plugin of one resource. Thread-safe."""
 
     def __init__(self, calls: Iterable[RecordedCall]) -> None:
         # Guards the queues, which shrink to their last call.
@@ -66,20 +64,23 @@ class Answers:
             self._calls[call.rpc, _key(call.rpc, call.request_bytes)].append(call)
 
     def take(self, rpc: str, request: bytes) -> RecordedCall | None:
-        """The call that answers this request; None if it was never recorded."""
+        """Return the next recorded call with this request; None if there is none."""
         with self._lock:
-            found = self._calls.get((rpc, _key(rpc, request)))
-            if found is None:
+            queue = self._calls.get((rpc, _key(rpc, request)))
+            if queue is None:
                 return None
-            return found.pop(0) if len(found) > 1 else found[0]
+            # The last response stays, for requests that were recorded less often than they are
+            # made.
+            return queue.pop(0) if len(queue) > 1 else queue[0]
 
     def miss(self, rpc: str, request: bytes) -> Miss:
-        """What to say of a request that was not recorded."""
-        asked = _words(rpc, request)
+        """Describe a request that was not recorded."""
+        requested = _terms(rpc, request)
         recorded = [calls[0] for (name, _), calls in self._calls.items() if name == rpc]
+        # The request with the fewest differing IDs and numbers is the most useful hint.
         nearest = min(
             recorded,
-            key=lambda call: len(asked ^ _words(rpc, call.request_bytes)),
+            key=lambda call: len(requested ^ _terms(rpc, call.request_bytes)),
             default=None,
         )
         return Miss(rpc, request, None if nearest is None else nearest.request_bytes)
@@ -105,11 +106,12 @@ def _key(rpc: str, request: bytes) -> Key:
                 return tuple(sorted(dp.PreStartContainerRequest.FromString(request).devices_ids))
     except DecodeError:
         pass
+    # Other methods, and requests that cannot be decoded, are compared byte by byte.
     return (request,)
 
 
-def _words(rpc: str, request: bytes) -> frozenset[str]:
-    """What a request asks for, to compare it with others: ids and numbers, by container."""
+def _terms(rpc: str, request: bytes) -> frozenset[str]:
+    """Return the IDs and numbers of a request by container, to compare requests."""
     return frozenset(
         f"{index} {field} {value}"
         for index, container in enumerate(_containers(rpc, request))
@@ -127,11 +129,11 @@ def _containers(rpc: str, request: bytes) -> list[dict[str, Any]]:
     return list(data.get("container_requests", [data]))
 
 
-def _container(asked: dict[str, Any]) -> str:
-    text = _ids([*asked.get("devices_ids", ()), *asked.get("available_deviceIDs", ())])
-    if "allocation_size" in asked:
-        text = f"{asked['allocation_size']} of {text}"
-    if must := asked.get("must_include_deviceIDs"):
+def _container(requested: dict[str, Any]) -> str:
+    text = _ids([*requested.get("devices_ids", ()), *requested.get("available_deviceIDs", ())])
+    if "allocation_size" in requested:
+        text = f"{requested['allocation_size']} of {text}"
+    if must := requested.get("must_include_deviceIDs"):
         text += f" with {_ids(must)}"
     return text
 

@@ -1,4 +1,4 @@
-"""Waiting for the next change without missing one."""
+"""Wait for the next change without missing one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ __all__ = ["Notifier"]
 
 
 class Notifier:
-    """Counts notifications, so that one between a look and the wait is not lost."""
+    """Counter of notifications.
+
+    Read ``count``, check the state, then ``wait(count)``: a notification between the check and
+    the wait is not lost, because it has changed the count.
+    """
 
     def __init__(self) -> None:
+        # Guards _count.
         self._changed = threading.Condition()
         self._count = 0
 

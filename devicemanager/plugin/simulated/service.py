@@ -1,4 +1,8 @@
-"""The service of the simulated plugin: it records every call, and it misbehaves on order."""
+"""The service of a simulated plugin: it logs every call and applies faults.
+
+Each call is logged, delayed, failed and answered wrongly, in this order. The correct response comes
+from the author framework and is changed afterwards: the framework would repair a wrong one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import grpc
 from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.plugin import wire
 from devicemanager.plugin.author import Plugin
-from devicemanager.plugin.notifier import Notifier
+from devicemanager.plugin.common.notifier import Notifier
 from devicemanager.plugin.service import Service
 from devicemanager.plugin.settings import PluginSettings
 from devicemanager.plugin.simulated.faults import (
@@ -26,26 +30,27 @@ from devicemanager.plugin.simulated.settings import PreferredPolicy
 from devicemanager.plugin.streams import Streams
 from protos import deviceplugin_v1beta1 as dp
 
-__all__ = ["Recorder", "RecordingService", "RpcCall"]
+__all__ = ["CallLog", "RpcCall", "RpcRequest", "SimulatedService"]
 
 _FLOOD_INTERVAL = 0.001
 _MOST_BYTES = 64 << 20
 
-Request = (
+RpcRequest = (
     dp.Empty | dp.AllocateRequest | dp.PreferredAllocationRequest | dp.PreStartContainerRequest
 )
+"""A request message of the DevicePlugin API."""
 
 
 @attrs.frozen
 class RpcCall:
-    """A call as it arrived: the RPC's name and its request message."""
+    """An RPC of the kubelet: its name and request."""
 
     rpc: str
-    request: Request
+    request: RpcRequest
 
     @property
     def device_ids(self) -> tuple[tuple[str, ...], ...]:
-        """The ids asked for, a tuple a container, of Allocate and PreStartContainer."""
+        """The requested IDs of Allocate or PreStartContainer: one tuple per container."""
         if isinstance(self.request, dp.AllocateRequest):
             return tuple(tuple(c.devices_ids) for c in self.request.container_requests)
         if isinstance(self.request, dp.PreStartContainerRequest):
@@ -53,16 +58,16 @@ class RpcCall:
         return ()
 
 
-class Recorder:
-    """The calls of a plugin, over all its servers, in order of arrival.
+class CallLog:
+    """The calls of a plugin, over all its servers, oldest first. Thread-safe.
 
-    The last ``kept`` stay, of at most 64 MiB, so that a plugin may run for ever: one
-    request may name 100,000 devices. All are counted.
+    Only the last ``limit`` calls, of at most 64 MiB, are stored, so that a plugin can run forever:
+    one request can name 100,000 devices. All calls are counted.
     """
 
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
-        # Guards all below.
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        # Guards all fields below.
         self._lock = threading.Lock()
         self._calls: deque[RpcCall] = deque()
         self._bytes = 0
@@ -77,7 +82,7 @@ class Recorder:
 
     @property
     def dropped(self) -> int:
-        """How many earlier calls are not kept any more."""
+        """Number of earlier calls that are no longer stored."""
         with self._lock:
             return self._dropped
 
@@ -86,9 +91,11 @@ class Recorder:
             self._calls.append(call)
             self._counts[call.rpc] += 1
             self._bytes += call.request.ByteSize()
-            while self._calls and (len(self._calls) > self._kept or self._bytes > _MOST_BYTES):
+            # Remove the oldest calls until both limits hold. A single huge call can remove itself.
+            while self._calls and (len(self._calls) > self._limit or self._bytes > _MOST_BYTES):
                 self._bytes -= self._calls.popleft().request.ByteSize()
                 self._dropped += 1
+        # Outside the lock: the condition of a waiter reads the counts.
         self._arrived.notify()
 
     def wait_for(self, rpc: str, count: int, timeout: float) -> bool:
@@ -96,8 +103,8 @@ class Recorder:
         return self._arrived.wait_for(lambda: self._counts[rpc] >= count, timeout)
 
 
-class RecordingService(Service):
-    """Each call is recorded, delayed, failed or answered wrongly, in this order."""
+class SimulatedService(Service):
+    """A service that logs calls and applies faults."""
 
     def __init__(
         self,
@@ -105,12 +112,12 @@ class RecordingService(Service):
         settings: PluginSettings,
         streams: Streams,
         *,
-        recorder: Recorder,
+        call_log: CallLog,
         faults: Faults,
         policy: PreferredPolicy,
     ) -> None:
         super().__init__(plugin, settings, streams)
-        self._recorder = recorder
+        self._call_log = call_log
         self._faults = faults
         self._policy = policy
 
@@ -123,6 +130,7 @@ class RecordingService(Service):
     def ListAndWatch(
         self, request: dp.Empty, context: grpc.ServicerContext
     ) -> Iterator[dp.ListAndWatchResponse | bytes]:
+        # A generator: this line runs when gRPC asks for the first list.
         fault = self._arrive("ListAndWatch", request, context).lists
         lists = super().ListAndWatch(request, context)
         if fault is ListFault.NONE:
@@ -132,6 +140,7 @@ class RecordingService(Service):
         elif fault is ListFault.FLOOD:
             yield from self._flood(lists, context)
         else:
+            # Each list is changed in turn, so a fault also applies to later changes.
             for payload in lists:
                 yield from faulty_lists(fault, wire.to_bytes(payload))
                 if fault is ListFault.CLOSE:
@@ -143,32 +152,35 @@ class RecordingService(Service):
         self, request: dp.AllocateRequest, context: grpc.ServicerContext
     ) -> dp.AllocateResponse | bytes:
         fault = self._arrive("Allocate", request, context).allocate
-        answer = dp.AllocateResponse.FromString(wire.to_bytes(super().Allocate(request, context)))
+        # The framework checks the request even if its response is replaced below, so an invalid
+        # request still fails.
+        response = dp.AllocateResponse.FromString(wire.to_bytes(super().Allocate(request, context)))
         match fault:
             case AllocateFault.NO_RESPONSES:
-                answer.Clear()
+                response.Clear()
             case AllocateFault.EXTRA_RESPONSE:
-                answer.container_responses.add()
+                response.container_responses.add()
+            # Ends when the kubelet's deadline has passed, so no thread hangs forever.
             case AllocateFault.HANG:
                 _wait(context, None)
             case AllocateFault.GARBAGE:
                 return GARBAGE
-        return answer
+        return response
 
     def GetPreferredAllocation(
         self, request: dp.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> dp.PreferredAllocationResponse | bytes:
         self._arrive("GetPreferredAllocation", request, context)
-        answer = dp.PreferredAllocationResponse.FromString(
+        response = dp.PreferredAllocationResponse.FromString(
             wire.to_bytes(super().GetPreferredAllocation(request, context))
         )
-        # The framework puts wrong answers right, so these are made after it.
-        for container in answer.container_responses:
+        # After the framework, which repairs wrong responses.
+        for container in response.container_responses:
             if self._policy is PreferredPolicy.SHORT and container.deviceIDs:
                 container.deviceIDs.pop()
             elif self._policy is PreferredPolicy.GARBAGE:
                 container.deviceIDs[:] = [f"not-a-device-{i}" for i in range(3)]
-        return answer
+        return response
 
     def PreStartContainer(
         self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
@@ -176,10 +188,14 @@ class RecordingService(Service):
         self._arrive("PreStartContainer", request, context)
         return super().PreStartContainer(request, context)
 
-    def _arrive(self, rpc: str, request: Request, context: grpc.ServicerContext) -> Faults:
-        """Returns the faults of now: whoever has seen the call changes those of the next one."""
+    def _arrive(self, rpc: str, request: RpcRequest, context: grpc.ServicerContext) -> Faults:
+        """Log, delay or fail a call. Return the faults at its arrival.
+
+        A test that has seen the call in the log can already set the faults of the next one.
+        """
+        # Copied before the call is in the log.
         faults = self._faults.copy()
-        self._recorder.add(RpcCall(rpc, request))
+        self._call_log.add(RpcCall(rpc, request))
         delay = faults.delays.get(rpc)
         if delay:
             _wait(context, delay)
@@ -195,6 +211,7 @@ class RecordingService(Service):
         pace = threading.Event()
         while context.is_active():
             yield message
+            # Changes the health of one device, so that each list differs from the one before.
             for device in message.devices[-1:]:
                 healthy = device.health == HEALTHY
                 device.health = UNHEALTHY if healthy else HEALTHY
@@ -202,7 +219,8 @@ class RecordingService(Service):
 
 
 def _wait(context: grpc.ServicerContext, seconds: float | None) -> None:
-    """Wait, but not longer than the caller does. None: as long as the caller does."""
+    """Wait for ``seconds`` (None: forever), or until the caller gives up."""
     gone = threading.Event()
+    # Returns False if the caller has already gone.
     if context.add_callback(gone.set):
         gone.wait(seconds)

@@ -1,0 +1,151 @@
+"""Which socket is where: the recorder in its own directory, or in place of the kubelet's socket.
+
+With ``PrivateDirectory``, plugins register in a directory of the recorder. With ``InPlace``, the
+recorder's socket replaces ``kubelet.sock``, and the kubelet's own socket gets another name. In both
+cases the kubelet finds the proxies in its own directory.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+
+from devicemanager.core.api.deviceplugin import KUBELET_SOCKET
+from devicemanager.plugin.common.sockets import socket_names
+from devicemanager.plugin.recording.errors import RecordingError
+from podresources import sockets
+from podresources.sockets import FileIdentity
+
+__all__ = ["InPlace", "PrivateDirectory", "SocketLayout"]
+
+
+class SocketLayout(Protocol):
+    """Names all sockets, and publishes the recorder's own."""
+
+    plugin_dir: Path
+    """Directory in which plugins find the recorder."""
+    kubelet_socket: Path
+    """The kubelet's own socket, after ``serve``."""
+    removes_plugins: bool
+    """True if a plugin's socket must be removed when the kubelet has removed its proxy's."""
+
+    def kubelet(self) -> FileIdentity | None:
+        """Identify the running kubelet; None if there is none."""
+
+    def serve(self, server: grpc.Server) -> None:
+        """Serve the Registration service at the path where plugins expect it.
+
+        Raises RecordingError, PodResourcesError and OSError.
+        """
+
+    def leave(self) -> None:
+        """Remove the recorder's socket and restore the kubelet's."""
+
+    def proxy_path(self, endpoint: str) -> Path:
+        """Return the path of the proxy for a plugin's endpoint."""
+
+
+class PrivateDirectory:
+    """Plugins register in a directory of the recorder; proxies have the names of the plugins."""
+
+    removes_plugins = True
+
+    def __init__(self, kubelet_dir: Path, plugin_dir: Path) -> None:
+        self.plugin_dir = plugin_dir
+        self.kubelet_socket = kubelet_dir / KUBELET_SOCKET
+        self._served = plugin_dir / KUBELET_SOCKET
+        self._identity: FileIdentity | None = None
+        # Now, because a path that is too long can never work.
+        sockets.check_path(self.kubelet_socket)
+        sockets.check_path(self._served)
+
+    def kubelet(self) -> FileIdentity | None:
+        return FileIdentity.of(self.kubelet_socket)
+
+    def serve(self, server: grpc.Server) -> None:
+        sockets.prepare(self._served)
+        with sockets.published(self._served) as private:
+            server.add_insecure_port(sockets.target(private))
+            server.start()
+        self._identity = FileIdentity.of(self._served)
+
+    def leave(self) -> None:
+        sockets.remove_if_same(self._served, self._identity)
+        self._identity = None
+
+    def proxy_path(self, endpoint: str) -> Path:
+        # In the kubelet's directory, the plugin's name is free.
+        return self.kubelet_socket.with_name(endpoint)
+
+
+class InPlace:
+    """The recorder's socket replaces ``kubelet.sock``; the kubelet's own is renamed meanwhile.
+
+    For plugins this looks like a kubelet restart, so they register again.
+    """
+
+    removes_plugins = False
+
+    _ASIDE = f".{KUBELET_SOCKET}.recorded"
+    _PREFIX = "recorded-"
+
+    def __init__(self, kubelet_dir: Path) -> None:
+        self.plugin_dir = kubelet_dir
+        self.kubelet_socket = kubelet_dir / self._ASIDE
+        self._served = kubelet_dir / KUBELET_SOCKET
+        self._own_identity: FileIdentity | None = None
+        self._kubelet_identity: FileIdentity | None = None
+        sockets.check_path(self.kubelet_socket)
+        self._restore_after_crash()
+
+    def _restore_after_crash(self) -> None:
+        """Rename the kubelet's socket back if an earlier recorder was killed."""
+        if self.kubelet_socket.is_socket() and not sockets.is_alive(self._served):
+            self.kubelet_socket.replace(self._served)
+
+    def kubelet(self) -> FileIdentity | None:
+        found = FileIdentity.of(self._served)
+        # The recorder's own socket is at the path: the kubelet is still the one that was replaced.
+        if found is None or found == self._own_identity:
+            return self._kubelet_identity if found is not None else None
+        # A stale socket, or one that is not served yet, does not count as a kubelet.
+        return found if sockets.is_alive(self._served) else None
+
+    def serve(self, server: grpc.Server) -> None:
+        private = self._served.with_name(f".{secrets.token_hex(4)}")
+        server.add_insecure_port(sockets.target(private))
+        server.start()
+        # As the kubelet's own socket.
+        private.chmod(0o660)
+        identity = FileIdentity.of(private)
+        # A stale socket of an earlier kubelet that was replaced.
+        self.kubelet_socket.unlink(missing_ok=True)
+        self._kubelet_identity = FileIdentity.of(self._served)
+        try:
+            self.kubelet_socket.hardlink_to(self._served)
+        except FileNotFoundError as error:
+            private.unlink(missing_ok=True)
+            raise RecordingError(f"{self._served} was removed a moment ago") from error
+        # Atomic: kubelet.sock exists at all times.
+        private.replace(self._served)
+        self._own_identity = identity
+
+    def leave(self) -> None:
+        identity, self._own_identity = self._own_identity, None
+        if identity is None:
+            return
+        # Otherwise a new kubelet has already replaced the recorder's socket.
+        if FileIdentity.of(self._served) == identity:
+            if sockets.is_alive(self.kubelet_socket):
+                self.kubelet_socket.replace(self._served)
+            else:
+                self._served.unlink(missing_ok=True)
+        self.kubelet_socket.unlink(missing_ok=True)
+
+    def proxy_path(self, endpoint: str) -> Path:
+        # `socket_names` shortens a name that is too long for a socket path.
+        names = socket_names(f"{self._PREFIX}{endpoint}", str(self.plugin_dir), unique=False)
+        return self.plugin_dir / next(names)
