@@ -11,7 +11,7 @@ import attrs
 
 from devicemanager.claims.core.inventory import Inventory
 from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.core.model import Allocation, Budget, Error, Infeasible, Limits
+from devicemanager.claims.core.model import Allocation, Error, Infeasible, Limits, Undecided
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
 from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
 from devicemanager.claims.explanation import Explanation, explain, rejection_line, undecided
@@ -136,7 +136,7 @@ class Allocator:
         if isinstance(outcome, Infeasible):
             reasons = [rejection_line(each, resolved) for each in outcome.reasons]
             raise DoesNotFit("; ".join(reasons), outcome, inventory)
-        if isinstance(outcome, Budget):
+        if isinstance(outcome, Undecided):
             raise TryAgain(undecided(outcome))
         return outcome.allocations
 

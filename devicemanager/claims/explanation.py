@@ -9,9 +9,10 @@ import attrs
 
 from devicemanager.claims.core.inventory import Inventory
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.ledger_view import LedgerView
 from devicemanager.claims.core.model import (
+    AccessMode,
     Allocation,
-    Budget,
     Cause,
     Error,
     Exclusion,
@@ -19,12 +20,11 @@ from devicemanager.claims.core.model import (
     Infeasible,
     Leftover,
     Limits,
-    Mode,
     Rejection,
+    Undecided,
 )
 from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
-from devicemanager.claims.core.view import View
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.resolve import ResolvedClaim
 from devicemanager.core import bitset
@@ -101,20 +101,20 @@ def explain(
         return Explanation(names, False, _together(names, "does not fit"), tuple(rejections))
     if isinstance(outcome, Error):
         return Explanation(names, False, f'DeviceClaim "{outcome.claim}": {outcome.message}')
-    if isinstance(outcome, Budget):
+    if isinstance(outcome, Undecided):
         return Explanation(names, False, undecided(outcome))
     found = iter(outcome.allocations)
     allocations = [has or next(found) for has in held]
     before = Ledger.restore(ledger.state())
     before.release(*names)
     claims = [each.claim for each in resolved]
-    left = leftovers(View.of(inventory, before), before, claims, allocations)
+    left = leftovers(LedgerView.of(inventory, before), before, claims, allocations)
     served = [_served(inventory, resolved, allocations, each) for each in left]
     what = "fits" if new else "is allocated"
     return Explanation(names, True, _together(names, what), tuple(served))
 
 
-def undecided(outcome: Budget) -> str:
+def undecided(outcome: Undecided) -> str:
     """What to say when the search was cut off."""
     return (
         f"the search for devices was cut off after {outcome.steps} steps, undecided: try again,"
@@ -172,9 +172,9 @@ def _served(
 
 
 _MODES = {
-    Mode.EXCLUSIVE: "",
-    Mode.SHARED: ", in part",
-    Mode.ADMIN: ", with admin access",
+    AccessMode.EXCLUSIVE: "",
+    AccessMode.SHARED: ", in part",
+    AccessMode.ADMIN: ", with admin access",
 }
 
 

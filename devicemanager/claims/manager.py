@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from devicemanager.claims.allocated_claims import ClaimView, Gone
 from devicemanager.claims.core.ledger import LedgerError
 from devicemanager.claims.core.model import Limits
 from devicemanager.claims.core.solve import DEFAULT_LIMITS
 from devicemanager.claims.drivers import ClaimDriver
 from devicemanager.claims.errors import ClaimsError
-from devicemanager.claims.holdings import ClaimView, Gone
 from devicemanager.claims.persistence import ClaimsFile, StateFile
 from devicemanager.claims.queries import ReadableClaims, claims_of
 from devicemanager.claims.statefile import ClaimsState

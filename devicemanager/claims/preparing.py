@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import attrs
 
+from devicemanager.claims.allocated_claims import Holdings, Released
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.drivers import ClaimDriver
-from devicemanager.claims.holdings import Holdings, Released
 from devicemanager.claims.v1alpha1.objects import DeviceClaim
 from devicemanager.core.errors import AllocationError
 from devicemanager.events.stream import EventKind, EventStream

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
+from devicemanager.claims.allocated_claims import ClaimView, Holdings
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.core.model import Limits
 from devicemanager.claims.dynamic import dynamic_resource
 from devicemanager.claims.explanation import Explanation
-from devicemanager.claims.holdings import ClaimView, Holdings
 from devicemanager.claims.preparing import Drivers
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1 import objects as api

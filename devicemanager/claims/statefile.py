@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.model import Allocation, Grant, LedgerState, Mode
+from devicemanager.claims.core.model import AccessMode, Allocation, Grant, LedgerState
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.v1alpha1.objects import DeviceClaim
 from devicemanager.claims.v1alpha1.reading import read_object
@@ -165,7 +165,7 @@ def _read_grant(found: Mapping[str, Any]) -> Grant:
         int(found["request"]),
         int(found["alternative"]),
         str(found["label"]),
-        Mode(found["mode"]),
+        AccessMode(found["mode"]),
         _nanos(found["nanos"]),
     )
 

@@ -210,15 +210,15 @@ def _pool_data(offline: OfflineClaims) -> Iterator[dict[str, Any]]:
     store, ledger = offline.allocator.store, offline.allocator.ledger
     for pool in store.constraints(offline.node).inventory.pools:
         written = {each.name: each.capacity for each in store.pools[pool.key.name].resources}
-        spent = ledger.spent(pool.key)
+        spent = ledger.charged(pool.key)
         yield {
             "pool": pool.key.name,
             "driver": pool.key.driver,
             "devices": len(pool.devices),
             "in_use": [
-                f"{device.key.name}: {', '.join(ledger.holders(device.key))}"
+                f"{device.key.name}: {', '.join(ledger.claims_using(device.key))}"
                 for device in pool.devices
-                if ledger.holders(device.key)
+                if ledger.claims_using(device.key)
             ],
             "budget": {
                 name: {

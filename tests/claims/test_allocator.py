@@ -97,7 +97,7 @@ def test_the_rejection_says_which_rule_left_out_how_many_devices():
         "1: the driver is not d.example.com",
         "2: device.numa == 0 is false",
         '1: device.numa == 0 fails: Key not found in map : "numa"',
-        "1: held by claim default/x",
+        "1: allocated to claim default/x",
     ):
         assert part in text
     assert text.isprintable()
@@ -112,7 +112,7 @@ def test_an_undecided_search_is_no_rejection():
 
 def test_too_many_devices_for_one_claim():
     found = allocator(pool(), device_class(), claim("x", two(33)))
-    with pytest.raises(ClaimsError, match='DeviceClaim "default/x": it takes 33 devices') as caught:
+    with pytest.raises(ClaimsError, match='DeviceClaim "default/x": needs 33 devices') as caught:
         ask(found, "x")
     assert not isinstance(caught.value, DoesNotFit)
 

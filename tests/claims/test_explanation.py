@@ -49,7 +49,7 @@ def test_a_rejection_is_explained_device_by_device():
         "  default/y, claims[0]: needs 3 devices, 2 can be used",
         "    usable: p/b, p/c",
         "    4 devices: the driver is not d.example.com (q/e, q/f, q/g, and 1 more)",
-        "    1 device: held by claim default/x (p/a)",
+        "    1 device: allocated to claim default/x (p/a)",
         "    1 device: has no attribute numa (p/d)",
     ]
     data = json.loads(json.dumps(explanation.as_dict()))
@@ -159,7 +159,7 @@ def test_a_claim_whose_devices_are_gone_is_still_explained():
 def test_what_can_never_be_is_one_line():
     many = pool(devices=[f"d{number}" for number in range(40)])
     found = node(many, device_class(), device_class("all", adminAccess=True), claim("x", gpus(33)))
-    message = 'DeviceClaim "default/x": it takes 33 devices, and a claim may have 32 at most'
+    message = 'DeviceClaim "default/x": needs 33 devices; a claim can have at most 32'
     assert explain(found, "x").text() == message
     few = node(pool(), device_class(), claim("x"), limits=Limits(first_fit=0, total=0))
     assert "cut off after 0 steps" in explain(few, "x").message

@@ -281,7 +281,7 @@ def test_a_device_that_disappears_is_kept_and_told_and_not_given_away():
     ]
     node.manager.publish(read(pool()))
     assert node.manager.claim("default/x").gone == ()
-    with pytest.raises(Rejected, match="held by claim default/x"):
+    with pytest.raises(Rejected, match="allocated to claim default/x"):
         node.admit("q", "both")
 
 
@@ -351,7 +351,7 @@ def test_a_file_that_contradicts_itself_is_set_aside():
     both = ClaimsState(records, {**states[0].charges, **states[1].charges})
     node = Node(MemoryFile(StateWriter().render(both)))
     assert node.file.aside is not None
-    assert "device p/a is held by somebody already" in node.told(EventKind.CLAIMS_SET_ASIDE)[0]
+    assert "device p/a is already allocated" in node.told(EventKind.CLAIMS_SET_ASIDE)[0]
     assert node.held("x") == node.held("both") == []
 
 

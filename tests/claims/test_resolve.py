@@ -3,7 +3,7 @@
 import pytest
 
 from devicemanager.claims import cel
-from devicemanager.claims.core.model import Match, Mode
+from devicemanager.claims.core.model import AccessMode, Match
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1.resolve import Resolver
@@ -80,7 +80,7 @@ def test_a_type_is_all_ordinary_classes_of_that_type_in_the_order_of_their_names
     accepted = {each.device_class.name: names(found, each.devices) for each in choice.accepted}
     assert accepted == {"a": ["b", "c"], "z": ["a"]}
     assert choice.class_of(0).name == "z" and choice.class_of(1).name == "a"
-    assert choice.alternative.mode is Mode.EXCLUSIVE
+    assert choice.alternative.mode is AccessMode.EXCLUSIVE
     assert set(reasons(found, choice.alternative)) == {
         'device.numa == 1 fails: Key not found in map : "numa" (DeviceClass a)'
     }
@@ -123,16 +123,16 @@ def test_admin_access_may_be_kept_to_some_namespaces():
 def test_what_is_asked_for():
     found = resolver([FOUR], [device_class(), device_class("admin", adminAccess=True)])
     plain = only(found, {"deviceClass": "gpu", "requests": {"count": 2}, "limits": {"count": 3}})
-    assert (plain.mode, plain.count, plain.limit, plain.amounts) == (Mode.EXCLUSIVE, 2, 3, {})
+    assert (plain.mode, plain.count, plain.limit, plain.amounts) == (AccessMode.EXCLUSIVE, 2, 3, {})
     shared = only(
         found, {"deviceClass": "gpu", "requests": {"memory": "1Gi"}, "matchAttributes": ["numa"]}
     )
-    assert (shared.mode, shared.count, shared.limit) == (Mode.SHARED, 1, None)
+    assert (shared.mode, shared.count, shared.limit) == (AccessMode.SHARED, 1, None)
     assert (shared.amounts, shared.match) == ({"memory": parse_quantity("1Gi")}, ("numa",))
     everything = only(found, {"deviceClass": "admin"})
-    assert (everything.mode, everything.every) == (Mode.ADMIN, True)
+    assert (everything.mode, everything.every) == (AccessMode.ADMIN, True)
     counted = only(found, {"deviceClass": "admin", "requests": {"count": 2}})
-    assert (counted.mode, counted.every, counted.count) == (Mode.ADMIN, False, 2)
+    assert (counted.mode, counted.every, counted.count) == (AccessMode.ADMIN, False, 2)
 
 
 def test_labels_and_matches():

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.model import Allocation, Grant, Mode
+from devicemanager.claims.core.model import AccessMode, Allocation, Grant
 from devicemanager.claims.statefile import (
     ClaimRecord,
     ClaimsState,
@@ -30,10 +30,10 @@ def record(name, *grants, **fields):
 
 STATE = ClaimsState(
     (
-        record("x", Grant(A, 0, 1, "claims[0].oneOf[1]", Mode.SHARED, {"memory": 10**30})),
-        record("y", Grant(B, 0, 0, "claims[0]", Mode.EXCLUSIVE), users={"u-1": "pod"},
+        record("x", Grant(A, 0, 1, "claims[0].oneOf[1]", AccessMode.SHARED, {"memory": 10**30})),
+        record("y", Grant(B, 0, 0, "claims[0]", AccessMode.EXCLUSIVE), users={"u-1": "pod"},
                is_deleted=True, prepared={B: ("k8s.d/x=common", "k8s.d/x=b")}),
-        record("z", Grant(B, 0, 0, "claims[0]", Mode.ADMIN), prepared={B: ()}),
+        record("z", Grant(B, 0, 0, "claims[0]", AccessMode.ADMIN), prepared={B: ()}),
     ),
     {A: {"units": 3}, B: {}},
 )  # fmt: skip

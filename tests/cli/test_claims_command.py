@@ -256,7 +256,7 @@ def test_claims_are_explained_after_others_and_beside_a_state(
     for before in (["--after", "one"], ["--state", state]):
         status, out, _ = run(capsys, "explain", "default/two", "--claims", files, *before)
         assert status == 1
-        assert "    1 device: held by claim default/one (p/a)" in out.splitlines()
+        assert "    1 device: allocated to claim default/one (p/a)" in out.splitlines()
     status, told = data(capsys, "explain", "one", "two", "--claims", files)
     assert (status, told["fits"], len(told["requests"])) == (1, False, 2)
 
@@ -296,7 +296,7 @@ def test_pods_are_explained_with_their_claims(files: str, tmp_path: Path, capsys
     assert (status, first["admitted"], second["admitted"]) == (1, True, False)
     assert first["claims"]["requests"][0]["taken"] == ["p/a"]
     rules = [each["rule"] for each in second["claims"]["requests"][0]["excluded"]]
-    assert rules == ["held by claim default/one"]
+    assert rules == ["allocated to claim default/one"]
     assert second["reason"] == "UnexpectedAdmissionError"
     assert "needs 2 devices, 1 can be used" in second["message"]
 

@@ -16,7 +16,7 @@ import pytest
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.model import Allocation, Grant, Mode
+from devicemanager.claims.core.model import AccessMode, Allocation, Grant
 from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
 from devicemanager.claims.v1alpha1.objects import DeviceClaim
 from devicemanager.claims.v1alpha1.reading import read_object
@@ -96,9 +96,9 @@ def claim_record(name: str, device: str, *users: str) -> ClaimRecord:
     found = read_object(claims.claim(f"{claims.PREFIX}{name}", 1))
     assert isinstance(found, DeviceClaim)
     key = DeviceKey(claims.DRIVER, claims.POOL, device)
-    mode, amounts = Mode.EXCLUSIVE, {}
+    mode, amounts = AccessMode.EXCLUSIVE, {}
     if device.startswith("shared"):
-        mode, amounts = Mode.SHARED, {"memory": parse_quantity("40Gi")}
+        mode, amounts = AccessMode.SHARED, {"memory": parse_quantity("40Gi")}
     grant = Grant(key, 0, 0, "claims[0]", mode, amounts)
     return ClaimRecord(found, Allocation(found.id, (grant,)), dict.fromkeys(users, "pod"))
 

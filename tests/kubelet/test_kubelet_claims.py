@@ -72,7 +72,7 @@ def test_claims_that_are_rejected_leave_the_devices(kubelet):
     assert kubelet.admit(manifest("p", "both")).admitted
     rejected = kubelet.admit(manifest("q", "x", gpus=1))
     assert (rejected.admitted, rejected.reason) == (False, "UnexpectedAdmissionError")
-    assert "held by claim default/both" in rejected.message
+    assert "allocated to claim default/both" in rejected.message
     assert not [call for call in plugin.calls if call.method == "Allocate"]
     assert kubelet.admit(manifest("r", gpus=1)).admitted
 

@@ -85,9 +85,9 @@ def _attributes(attributes: Iterable[api.Attribute]) -> dict[str, AttributeValue
     return {attribute.name: attribute.values()[0] for attribute in attributes}
 
 
-def _share(resource: api.ResourceCapacity) -> core.Share:
+def _share(resource: api.ResourceCapacity) -> core.ConsumableCapacity:
     block = resource.block_size.nanos
-    return core.Share(round_down(resource.capacity.nanos, block), block)
+    return core.ConsumableCapacity(round_down(resource.capacity.nanos, block), block)
 
 
 def allocations_of(allocation: Allocation, pools: Pools) -> tuple[api.DeviceAllocation, ...]:

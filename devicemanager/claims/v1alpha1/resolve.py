@@ -13,7 +13,14 @@ import attrs
 from devicemanager.claims import cel
 from devicemanager.claims.attributes import AttributeValue
 from devicemanager.claims.core.inventory import Inventory
-from devicemanager.claims.core.model import Alternative, Claim, Exclusion, Match, Mode, Request
+from devicemanager.claims.core.model import (
+    AccessMode,
+    Alternative,
+    Claim,
+    Exclusion,
+    Match,
+    Request,
+)
 from devicemanager.claims.errors import ClaimsError, EvaluationError
 from devicemanager.claims.texts import one_line
 from devicemanager.claims.v1alpha1 import objects as api
@@ -239,7 +246,7 @@ def _alternative(
     count = detail.requests.get(api.COUNT, api.ONE).nanos // NANOS
     limit = detail.limits.get(api.COUNT)
     amounts = {name: q.nanos for name, q in detail.requests.items() if name != api.COUNT}
-    mode = Mode.ADMIN if admin else Mode.SHARED if amounts else Mode.EXCLUSIVE
+    mode = AccessMode.ADMIN if admin else AccessMode.SHARED if amounts else AccessMode.EXCLUSIVE
     return Alternative(
         label,
         eligible,

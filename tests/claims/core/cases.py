@@ -6,8 +6,15 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
-from devicemanager.claims.core.model import Alternative, Claim, Match, Mode, Request
+from devicemanager.claims.core.inventory import (
+    ConsumableCapacity,
+    Device,
+    DeviceKey,
+    Inventory,
+    Pool,
+    PoolKey,
+)
+from devicemanager.claims.core.model import AccessMode, Alternative, Claim, Match, Request
 
 ATTRIBUTES = ("model", "numa")
 
@@ -17,11 +24,13 @@ def amounts(names: tuple[str, ...], low: int, high: int) -> st.SearchStrategy[di
 
 
 shares = st.builds(
-    lambda blocks, block: Share(blocks * block, block), st.integers(0, 6), st.integers(1, 2)
+    lambda blocks, block: ConsumableCapacity(blocks * block, block),
+    st.integers(0, 6),
+    st.integers(1, 2),
 )
 
 
-Make = tuple[dict[str, int], dict[str, int], dict[str, Share]]
+Make = tuple[dict[str, int], dict[str, int], dict[str, ConsumableCapacity]]
 """Attributes, charge and shares of a device."""
 
 makes: st.SearchStrategy[Make] = st.tuples(
@@ -50,24 +59,24 @@ def inventories(draw: st.DrawFn, most: int = 7) -> Inventory:
     return Inventory.of(pools)
 
 
-MODES = (*[Mode.EXCLUSIVE] * 3, *[Mode.SHARED] * 3, Mode.ADMIN)
+MODES = (*[AccessMode.EXCLUSIVE] * 3, *[AccessMode.SHARED] * 3, AccessMode.ADMIN)
 
 
 @st.composite
 def alternatives(
-    draw: st.DrawFn, inventory: Inventory, label: str, modes: tuple[Mode, ...] = MODES
+    draw: st.DrawFn, inventory: Inventory, label: str, modes: tuple[AccessMode, ...] = MODES
 ) -> Alternative:
     mode = draw(st.sampled_from(modes))
     eligible = draw(st.just(inventory.everything) | st.integers(0, inventory.everything))
     match = draw(st.sampled_from([(), (), (), ("model",), ("numa",), ATTRIBUTES]))
     count = draw(st.integers(1, 3))
-    if mode is Mode.SHARED:
+    if mode is AccessMode.SHARED:
         wanted = draw(
             st.dictionaries(st.sampled_from(("mem", "bw")), st.integers(1, 9), min_size=1)
         )
         limit = draw(st.none() | st.integers(count, 4))
         return Alternative(label, eligible, mode, count, limit, wanted, match)
-    every = mode is Mode.ADMIN and draw(st.booleans())
+    every = mode is AccessMode.ADMIN and draw(st.booleans())
     return Alternative(label, eligible, mode, 1 if every else count, match=match, every=every)
 
 
@@ -85,7 +94,7 @@ def shared_calls(draw: st.DrawFn) -> tuple[Inventory, list[Claim]]:
         wanted = {"mem": draw(st.integers(1, 6))}
         limit = draw(st.none() | st.integers(1, 2))
         eligible = draw(st.just(inventory.everything) | st.integers(1, inventory.everything))
-        one = Alternative("claims[0]", eligible, Mode.SHARED, 1, limit, wanted)
+        one = Alternative("claims[0]", eligible, AccessMode.SHARED, 1, limit, wanted)
         asked.append(Claim(f"default/{name}", (Request((one,)),)))
     return inventory, asked
 

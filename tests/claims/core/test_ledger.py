@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
+from devicemanager.claims.core.inventory import (
+    ConsumableCapacity,
+    Device,
+    DeviceKey,
+    Inventory,
+    Pool,
+    PoolKey,
+)
 from devicemanager.claims.core.ledger import Ledger, LedgerError
 from devicemanager.claims.core.model import (
+    AccessMode,
     Allocation,
     Alternative,
     Claim,
     Grant,
     Infeasible,
     LedgerState,
-    Mode,
     Request,
     Solution,
 )
@@ -32,18 +39,18 @@ def pool(*devices: Device, **budget: int) -> Inventory:
 
 
 def device(name: str, memory: int = 0, **charge: int) -> Device:
-    shares = {"memory": Share(memory, 1)} if memory else {}
-    return Device(DeviceKey(*POOL, name), charge=charge, shares=shares)
+    capacity = {"memory": ConsumableCapacity(memory, 1)} if memory else {}
+    return Device(DeviceKey(*POOL, name), charge=charge, capacity=capacity)
 
 
 def allocation(claim: str, *names: str, **amounts: int) -> Allocation:
-    mode = Mode.SHARED if amounts else Mode.EXCLUSIVE
+    mode = AccessMode.SHARED if amounts else AccessMode.EXCLUSIVE
     keys = [DeviceKey(*POOL, name) for name in names]
     return Allocation(claim, tuple([Grant(k, 0, 0, "claims[0]", mode, amounts) for k in keys]))
 
 
 def claim(name: str, inventory: Inventory, **amounts: int) -> Claim:
-    mode = Mode.SHARED if amounts else Mode.EXCLUSIVE
+    mode = AccessMode.SHARED if amounts else AccessMode.EXCLUSIVE
     alternative = Alternative("claims[0]", inventory.everything, mode, amounts=amounts)
     return Claim(name, (Request((alternative,)),))
 
@@ -84,16 +91,16 @@ def check(inventory: Inventory, ledger: Ledger) -> None:
     given_out: Counter[tuple[DeviceKey, str]] = Counter()
     held: set[DeviceKey] = set()
     for grant in [grant for each in ledger.state().allocations for grant in each.grants]:
-        if grant.mode is Mode.ADMIN:
+        if grant.mode is AccessMode.ADMIN:
             continue
-        exclusive[grant.device] += grant.mode is Mode.EXCLUSIVE
+        exclusive[grant.device] += grant.mode is AccessMode.EXCLUSIVE
         held.add(grant.device)
         for name, amount in grant.amounts.items():
             given_out[grant.device, name] += amount
     assert max(exclusive.values(), default=0) <= 1
     assert not {key for key, count in exclusive.items() if count} & {k for k, _ in given_out}
     for (key, name), amount in given_out.items():
-        assert amount <= inventory.devices[inventory.index[key]].shares[name].capacity
+        assert amount <= inventory.devices[inventory.index[key]].capacity[name].total
     charges: Counter[tuple[PoolKey, str]] = Counter()
     for key in held:
         for name, amount in inventory.devices[inventory.index[key]].charge.items():
@@ -107,21 +114,21 @@ def test_a_device_is_charged_once_from_the_first_holder_to_the_last() -> None:
     ledger = Ledger()
     for name in ("x", "y"):
         ledger.commit(inventory, [allocation(name, "a", memory=1)])
-    assert ledger.spent(POOL) == {"units": 2}
+    assert ledger.charged(POOL) == {"units": 2}
     ledger.release("x")
-    assert ledger.spent(POOL) == {"units": 2}
+    assert ledger.charged(POOL) == {"units": 2}
     assert ledger.release("y", "y", "unknown") == ("y",)
-    assert ledger.spent(POOL) == {}
+    assert ledger.charged(POOL) == {}
 
 
 @pytest.mark.parametrize(
     ("new", "error"),
     [
-        ([allocation("new", "a")], "card/a is held by somebody already"),
-        ([allocation("new", "a", memory=1)], "card/a is held by somebody already"),
-        ([allocation("new", "b"), allocation("other", "b")], "card/b is held by somebody already"),
-        ([allocation("old", "b")], "claim old is allocated already"),
-        ([allocation("new", "b"), allocation("new", "c")], "claim new is allocated already"),
+        ([allocation("new", "a")], "card/a is already allocated"),
+        ([allocation("new", "a", memory=1)], "card/a is already allocated"),
+        ([allocation("new", "b"), allocation("other", "b")], "card/b is already allocated"),
+        ([allocation("old", "b")], "claim old is already allocated"),
+        ([allocation("new", "b"), allocation("new", "c")], "claim new is already allocated"),
         ([allocation("new", "b", "b")], "claim new has a device twice"),
         ([allocation("new", "c", memory=5)], "card/c has too little memory left"),
         ([allocation("new", "b", "c")], "pool card has too little units left"),
@@ -152,7 +159,7 @@ def test_a_charged_device_stays_shareable_when_its_pool_shrinks() -> None:
     assert isinstance(outcome, Solution)
     assert outcome.allocations == (allocation("y", "a", memory=2),)
     ledger.commit(after, outcome.allocations)
-    assert ledger.spent(POOL) == {"units": 2}
+    assert ledger.charged(POOL) == {"units": 2}
     assert isinstance(solve(after, ledger, [claim("z", after, memory=1)]), Infeasible)
 
 
@@ -179,10 +186,10 @@ def test_charges_of_devices_that_are_gone_still_count() -> None:
 @pytest.mark.parametrize(
     ("state", "error"),
     [
-        (LedgerState((allocation("x", "a"), allocation("y", "a")), {}), "held by somebody"),
-        (LedgerState((allocation("x", "a"),), {}), "the charges do not fit the holdings"),
-        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "the charges do not fit the holdings"),
-        (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "allocated already"),
+        (LedgerState((allocation("x", "a"), allocation("y", "a")), {}), "is already allocated"),
+        (LedgerState((allocation("x", "a"),), {}), "charges and allocations differ"),
+        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "charges and allocations differ"),
+        (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "already allocated"),
     ],
 )
 def test_a_state_that_no_ledger_had_is_rejected(state: LedgerState, error: str) -> None:

@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
+from devicemanager.claims.core.inventory import (
+    ConsumableCapacity,
+    Device,
+    DeviceKey,
+    Inventory,
+    Pool,
+    PoolKey,
+)
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.ledger_view import LedgerView
 from devicemanager.claims.core.model import (
+    AccessMode,
     Alternative,
     Cause,
     Claim,
@@ -19,13 +28,11 @@ from devicemanager.claims.core.model import (
     Infeasible,
     Limits,
     Match,
-    Mode,
     Request,
     Solution,
 )
 from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import solve
-from devicemanager.claims.core.view import View
 from tests.claims.core import cases
 from tests.claims.core.brute_force import first_answer
 
@@ -146,14 +153,14 @@ def test_a_rejection_names_the_first_rule_for_each_device() -> None:
     )
     assert rejection_rules(inventory, ledger, claim("new", asked)) == [
         (rule, 1),
-        ("held by claim default/train", 1),
+        ("allocated to claim default/train", 1),
         ("has no attribute numa", 1),
         ("attribute numa differs from the others chosen", 1),
     ]
 
 
 def test_a_rejection_names_budgets_and_shares() -> None:
-    shares = {"memory": Share(4, 1)}
+    shares = {"memory": ConsumableCapacity(4, 1)}
     inventory = Inventory.of(
         [
             Pool(
@@ -167,7 +174,7 @@ def test_a_rejection_names_budgets_and_shares() -> None:
             )
         ]
     )
-    shared = Alternative("claims[0]", 0b111, Mode.SHARED, amounts={"memory": 4})
+    shared = Alternative("claims[0]", 0b111, AccessMode.SHARED, amounts={"memory": 4})
     ledger = Ledger()
     first = solve(inventory, ledger, [claim("first", shared)])
     assert isinstance(first, Solution)
@@ -179,7 +186,7 @@ def test_a_rejection_names_budgets_and_shares() -> None:
     ]
     whole = Alternative("claims[0]", 0b011)
     assert rejection_rules(inventory, ledger, claim("third", whole)) == [
-        ("held in part by claim default/first", 1),
+        ("partly allocated to claim default/first", 1),
         ("pool card has too little slices left", 1),
     ]
 
@@ -188,13 +195,13 @@ def test_a_rejection_names_budgets_and_shares() -> None:
     ("alternative", "cause"),
     [
         (Alternative("r", 0b11, count=3), Cause.DEVICES),
-        (Alternative("r", 0b11, Mode.SHARED, amounts={"memory": 9}), Cause.AMOUNTS),
+        (Alternative("r", 0b11, AccessMode.SHARED, amounts={"memory": 9}), Cause.AMOUNTS),
         (Alternative("r", 0b11, count=2), Cause.BUDGET),
-        (Alternative("r", 0b111, Mode.ADMIN, every=True, match=("numa",)), Cause.MATCH),
+        (Alternative("r", 0b111, AccessMode.ADMIN, every=True, match=("numa",)), Cause.MATCH),
     ],
 )
 def test_a_rejection_says_what_is_short(alternative: Alternative, cause: Cause) -> None:
-    shares = {"memory": Share(4, 1)}
+    shares = {"memory": ConsumableCapacity(4, 1)}
     devices = [
         Device(DeviceKey(*POOL, name), {"numa": numa}, {"slices": 2}, shares)
         for name, numa in (("a", 0), ("b", 0), ("c", 1))
@@ -222,21 +229,24 @@ def many(count: int) -> Inventory:
     ("alternative", "count"),
     [
         (Alternative("claims[0]", (1 << 40) - 1, count=33), 33),
-        (Alternative("claims[0]", (1 << 40) - 1, Mode.ADMIN, every=True), 40),
+        (Alternative("claims[0]", (1 << 40) - 1, AccessMode.ADMIN, every=True), 40),
     ],
 )
 def test_a_claim_of_more_than_32_devices_is_an_error(alternative: Alternative, count: int) -> None:
     outcome = solve(many(40), Ledger(), [claim("c", alternative)])
-    message = f"it takes {count} devices, and a claim may have 32 at most"
+    message = f"needs {count} devices; a claim can have at most 32"
     assert outcome == Error("default/c", message)
 
 
 def test_shares_of_more_than_32_devices_are_an_error() -> None:
-    devices = [Device(DeviceKey(*POOL, f"d{i:02}"), shares={"bw": Share(1, 1)}) for i in range(40)]
+    devices = [
+        Device(DeviceKey(*POOL, f"d{i:02}"), capacity={"bw": ConsumableCapacity(1, 1)})
+        for i in range(40)
+    ]
     inventory = Inventory.of([Pool(POOL, devices)])
     for amount in (33, 40):
         outcome = solve(inventory, Ledger(), [claim("c", shares(inventory.everything, amount))])
-        message = f"it takes {amount} devices, and a claim may have 32 at most"
+        message = f"needs {amount} devices; a claim can have at most 32"
         assert outcome == Error("default/c", message)
     none = solve(inventory, Ledger(), [claim("c", shares(inventory.everything, 41))])
     assert isinstance(none, Infeasible)
@@ -262,7 +272,7 @@ def test_an_answer_explains_what_it_left() -> None:
     other = claim("o", Alternative("claims[0]", 0b0100))
     outcome = solve(inventory, Ledger(), [asked, other])
     assert isinstance(outcome, Solution)
-    view = View.of(inventory, Ledger())
+    view = LedgerView.of(inventory, Ledger())
     first, _ = leftovers(view, Ledger(), [asked, other], outcome.allocations)
     assert first.taken == 0b0001
     assert [(each.rule, each.devices) for each in first.exclusions] == [
@@ -284,14 +294,14 @@ def test_a_matched_value_with_exactly_enough_devices_will_do() -> None:
 
 def shared_node(*capacities: int) -> Inventory:
     devices = [
-        Device(DeviceKey(*POOL, f"d{place:02}"), shares={"bw": Share(capacity, 1)})
+        Device(DeviceKey(*POOL, f"d{place:02}"), capacity={"bw": ConsumableCapacity(capacity, 1)})
         for place, capacity in enumerate(capacities)
     ]
     return Inventory.of([Pool(POOL, devices)])
 
 
 def shares(eligible: int, amount: int, limit: int | None = None) -> Alternative:
-    return Alternative("claims[0]", eligible, Mode.SHARED, 1, limit, {"bw": amount})
+    return Alternative("claims[0]", eligible, AccessMode.SHARED, 1, limit, {"bw": amount})
 
 
 def test_a_rejection_says_how_much_could_be_had_of_the_devices_that_qualify() -> None:
@@ -309,7 +319,7 @@ def test_devices_for_other_requests_count_towards_the_limit_of_a_claim() -> None
     inventory = shared_node(*[1] * 40)
     two = Alternative("claims[0]", inventory.everything, count=2)
     outcome = solve(inventory, Ledger(), [claim("c", two, shares(inventory.everything, 31))])
-    message = "it takes 33 devices, and a claim may have 32 at most"
+    message = "needs 33 devices; a claim can have at most 32"
     assert outcome == Error("default/c", message)
 
 

@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 
 from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.core.model import Budget, Infeasible, Limits, Mode, Solution
+from devicemanager.claims.core.model import AccessMode, Infeasible, Limits, Solution, Undecided
 from devicemanager.claims.core.solve import solve
 from tools.bench import claimcases
 from tools.bench.claimcases import ClaimCase
@@ -47,7 +47,7 @@ def test_admin_access_is_decided_as_whole_devices_are() -> None:
     made = claimcases.staircase()
     (claim,) = made.claims
     requests = [
-        evolve(each, alternatives=(evolve(each.alternatives[0], mode=Mode.ADMIN),))
+        evolve(each, alternatives=(evolve(each.alternatives[0], mode=AccessMode.ADMIN),))
         for each in claim.requests
     ]
     outcome = solve(made.inventory, Ledger(), [evolve(claim, requests=tuple(requests))])
@@ -63,12 +63,12 @@ def test_what_takes_too_long_ends_as_a_spent_budget_and_always_at_the_same_step(
     made = case()
     for total in (5_000, 20_000):
         outcome = solve(made.inventory, Ledger(), made.claims, Limits(total=total))
-        assert outcome == Budget(total)
+        assert outcome == Undecided(total)
 
 
 def test_the_budget_is_bounded_unless_somebody_says_otherwise() -> None:
     made = claimcases.independent_set()
-    assert solve(made.inventory, Ledger(), made.claims) == Budget(Limits().total)
+    assert solve(made.inventory, Ledger(), made.claims) == Undecided(Limits().total)
 
 
 def test_a_node_of_partitions_is_packed_to_the_last_slice_and_not_beyond() -> None:
@@ -79,7 +79,7 @@ def test_a_node_of_partitions_is_packed_to_the_last_slice_and_not_beyond() -> No
     assert Limits().first_fit < outcome.steps < 2 * Limits().first_fit
     ledger = Ledger()
     ledger.commit(inventory, outcome.allocations)
-    assert [ledger.spent(pool.key)["slices"] for pool in inventory.pools] == [7] * 4
+    assert [ledger.charged(pool.key)["slices"] for pool in inventory.pools] == [7] * 4
     one_more = claimcases.partition_claim(inventory, {1: 5, 2: 4, 4: 4})
     assert isinstance(solve(inventory, Ledger(), [one_more]), Infeasible)
 
