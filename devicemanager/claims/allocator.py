@@ -135,7 +135,7 @@ class Allocator:
             raise ClaimsError(f'DeviceClaim "{outcome.claim}": {outcome.message}')
         if isinstance(outcome, Infeasible):
             reasons = [rejection_line(each, resolved) for each in outcome.reasons]
-            raise DoesNotFit("; ".join(reasons), outcome, inventory)
+            raise DoesNotFit("; ".join(reasons))
         if isinstance(outcome, Undecided):
             raise TryAgain(undecided(outcome))
         return outcome.allocations

@@ -15,7 +15,7 @@ from typing import Protocol
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.files import (
     Identity,
-    described,
+    display_name,
     files_in,
     identity,
     in_order,
@@ -103,7 +103,9 @@ class ObjectFiles:
         for path, objects in self._files.items():
             for found in objects:
                 if wanted.setdefault(identity(found), found) is not found:
-                    line = f"{path}: {described(found)} is in another file, too: the first counts"
+                    line = (
+                        f"{path}: {display_name(found)} is in another file, too: the first counts"
+                    )
                     self._complain(path, (line,), False)
         # Claims go before what they ask for, and come after it.
         for found in reversed(in_order(self._applied.values())):

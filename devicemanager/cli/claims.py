@@ -258,7 +258,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _simulate(args: argparse.Namespace) -> int:
     from devicemanager.claims.simulated import simulated_classes
-    from devicemanager.claims.v1alpha1.texts import to_yaml
+    from devicemanager.claims.v1alpha1.writing import to_yaml
 
     print(to_yaml([*args.hardware.pools(args.node), *simulated_classes()]), end="")
     return 0

@@ -13,7 +13,7 @@ from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.explanation import Explanation
 from devicemanager.claims.files import MAX_FILE, in_order, read_paths
 from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
-from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateCorrupt, parse_state
+from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateCorrupt, parse_state
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.cli.files import given_contents

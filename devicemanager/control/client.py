@@ -31,7 +31,7 @@ from devicemanager.kubelet.pods.records import Phase, PodRecord
 from devicemanager.kubelet.waiting import WaitTimeout
 
 if TYPE_CHECKING:
-    from devicemanager.claims.sources import Source as ClaimSource
+    from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
 
 __all__ = ["MockKubeletClient"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from devicemanager.objects.manifests import ManifestError, document
 
 if TYPE_CHECKING:
-    from devicemanager.claims.sources import Source as ClaimSource
+    from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
 
 __all__ = ["manifest_text", "objects_text"]
@@ -28,8 +28,8 @@ def manifest_text(source: Source) -> bytes:
 
 def objects_text(source: ClaimSource) -> bytes:
     """Objects of structured claims. Raises InvalidObject."""
-    from devicemanager.claims.sources import read_source
-    from devicemanager.claims.v1alpha1.texts import to_yaml
+    from devicemanager.claims.files import read_source
+    from devicemanager.claims.v1alpha1.writing import to_yaml
 
     if isinstance(source, Mapping):
         return json.dumps(source).encode()

@@ -8,8 +8,8 @@ from devicemanager.claims.lazy_claims import LazyClaims
 from devicemanager.kubelet.pods.records import PodStore
 
 if TYPE_CHECKING:
+    from devicemanager.claims.files import ClaimSource
     from devicemanager.claims.manager import ClaimManager
-    from devicemanager.claims.sources import Source as ClaimSource
 
 __all__ = ["ClaimObjects"]
 
@@ -55,6 +55,6 @@ class ClaimObjects:
         self._apply(claim)
 
     def _apply(self, source: ClaimSource) -> None:
-        from devicemanager.claims.sources import read_source
+        from devicemanager.claims.files import read_source
 
         self.claims.apply(read_source(source))

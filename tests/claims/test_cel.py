@@ -5,17 +5,17 @@ import importlib
 import pytest
 
 from devicemanager.claims import cel
-from devicemanager.claims.attributes import AttributeValue, Kind
+from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.claims.cel import cost, library
 from devicemanager.claims.errors import ClaimsUnavailable, CompileError, EvaluationError
 from devicemanager.core.quantity import parse_quantity
 
 DEVICE = {
-    "model": AttributeValue(Kind.STRING, "m1"),
-    "numa": AttributeValue(Kind.INT, 1),
-    "mem": AttributeValue(Kind.QUANTITY, parse_quantity("16Gi")),
-    "fw": AttributeValue(Kind.SEMVER, "1.10.0+build"),
-    "pcie-root": AttributeValue(Kind.STRING, "r0"),
+    "model": AttributeValue(AttributeType.STRING, "m1"),
+    "numa": AttributeValue(AttributeType.INT, 1),
+    "mem": AttributeValue(AttributeType.QUANTITY, parse_quantity("16Gi")),
+    "fw": AttributeValue(AttributeType.SEMVER, "1.10.0+build"),
+    "pcie-root": AttributeValue(AttributeType.STRING, "r0"),
 }
 
 
@@ -215,9 +215,9 @@ def test_what_is_long_but_harmless_is_taken(text):
 
 def test_attributes_larger_than_usual_count_when_the_constraint_runs():
     text = "[device.a].all(x, size(x + x + x + x + x + x + x + x) > 0)"
-    assert answer(text, {"a": AttributeValue(Kind.STRING, "x" * 100)})
+    assert answer(text, {"a": AttributeValue(AttributeType.STRING, "x" * 100)})
     with pytest.raises(EvaluationError, match=f"at most {cost.LIMIT} are allowed"):
-        answer(text, {"a": AttributeValue(Kind.STRING, "x" * 1_000_000)})
+        answer(text, {"a": AttributeValue(AttributeType.STRING, "x" * 1_000_000)})
 
 
 def test_a_missing_library_is_one_clear_line(monkeypatch):

@@ -146,7 +146,7 @@ def test_all_that_is_wrong_in_several_files_is_said_at_once(tmp_path):
     assert a.startswith(f'{tmp_path}/a.yaml: DevicePool "p": spec.devices[1].name')
     assert b.startswith(f'{tmp_path}/b.yaml: DeviceClaim "default/c": ')
     assert d == f"{tmp_path}/d.json: is not UTF-8 text (byte 0)"
-    assert c == f'{tmp_path}/c.yaml: DeviceClaim "default/d" is in {tmp_path}/c.yaml already'
+    assert c == f'{tmp_path}/c.yaml: DeviceClaim "default/d" is already in {tmp_path}/c.yaml'
 
 
 def test_paths_are_files_and_directories(tmp_path):
@@ -156,5 +156,5 @@ def test_paths_are_files_and_directories(tmp_path):
     files = read_paths([tmp_path, other])
     found = [identity(each) for file in files for each in file.objects]
     assert found == [("DevicePool", "", "p"), ("DeviceClaim", "default", "c")]
-    with pytest.raises(ClaimsError, match="nosuch: there is no such file or directory"):
+    with pytest.raises(ClaimsError, match="nosuch: no such file or directory"):
         read_paths([tmp_path / "nosuch"])

@@ -8,7 +8,7 @@ import checkpoint
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.drivers import FakeDriver
 from devicemanager.claims.errors import ClaimsError, DoesNotFit
-from devicemanager.claims.manager import ClaimManager, claims_of
+from devicemanager.claims.pod_claims import PodClaims, claims_of
 from devicemanager.claims.v1alpha1.objects import DeviceStatus
 from devicemanager.core.errors import AllocationError, StartError
 from devicemanager.core.ids import ContainerName, PodUid
@@ -57,7 +57,7 @@ class Node:
     def __init__(self, file=None):
         self.events = EventStream()
         self.file = file or MemoryFile()
-        self.manager = ClaimManager(self.events, node="n0")
+        self.manager = PodClaims(self.events, node="n0")
         two = {"deviceClass": "gpu", "requests": {"count": 2}}
         objects = pool(), device_class(), claim("x"), claim("y"), claim("both", two)
         self.manager.apply(map(read, objects))
@@ -70,8 +70,8 @@ class Node:
         return found
 
     def leave(self, *pods):
-        self.manager.leave(*pods)
-        self.manager.settle()
+        self.manager.remove_pods(*pods)
+        self.manager.flush()
 
     def held(self, name):
         allocation = self.manager.claim(f"default/{name}").allocation
@@ -145,7 +145,7 @@ def test_a_pod_that_is_not_admitted_leaves_nothing():
     node = Node()
     node.admit("p", "x")
     node.manager.admit(pod("q", "x", "y"))
-    node.manager.retreat("q")
+    node.manager.unreserve("q")
     assert (node.held("x"), node.held("y")) == (["a"], [])
     assert node.manager.claim("default/x").users == {"p": "p"}
     assert node.again().held("y") == []
@@ -155,7 +155,7 @@ def test_a_pod_that_is_not_admitted_does_not_free_what_was_allocated_before():
     node = Node()
     node.manager.allocate("default/x")
     node.manager.admit(pod("q", "x"))
-    node.manager.retreat("q")
+    node.manager.unreserve("q")
     assert node.held("x") == ["a"]
     node.admit("q", "x")
     node.leave("q")
@@ -184,20 +184,20 @@ def test_an_end_that_cannot_be_written_is_caught_up_when_the_kubelet_starts_agai
     node.file.fails = False
     again = node.again()
     assert again.held("x") == ["a"]
-    again.manager.forget_all_but([])
-    again.manager.settle()
+    again.manager.remove_other_pods([])
+    again.manager.flush()
     assert again.held("x") == [] and again.again().held("x") == []
 
 
 def test_an_end_is_not_written_by_somebody_elses_write_that_failed():
     node = Node()
     node.admit("p", "x")
-    node.manager.leave("p")
+    node.manager.remove_pods("p")
     node.file.fails = True
     with pytest.raises(ClaimsError):
         node.manager.allocate("default/y")
     node.file.fails = False
-    node.manager.settle()
+    node.manager.flush()
     assert node.again().held("x") == []
 
 
@@ -205,7 +205,7 @@ def test_nothing_is_written_without_need():
     node = Node()
     node.admit("p", "x")
     writes = node.file.writes
-    node.manager.settle()
+    node.manager.flush()
     node.leave("nobody")
     assert node.file.writes == writes
 
@@ -217,7 +217,7 @@ def test_pods_of_the_state_file_are_waited_for():
     node.admit("q", "y")
     again = node.again()
     assert not again.manager.is_sources_ready
-    again.manager.forget_all_but(["q"])
+    again.manager.remove_other_pods(["q"])
     assert again.manager.is_sources_ready
     assert (again.held("x"), again.held("y")) == ([], ["b"])
 
@@ -226,7 +226,7 @@ def test_explicit_claims_outlive_pods_that_are_not_there():
     node = Node()
     node.manager.allocate("default/x")
     again = node.again()
-    again.manager.forget_all_but([])
+    again.manager.remove_other_pods([])
     assert again.held("x") == ["a"]
     again.manager.release("default/x")
     again.manager.release("default/x")
@@ -275,12 +275,12 @@ def test_a_device_that_disappears_is_kept_and_told_and_not_given_away():
     node.admit("p", "x")
     node.manager.publish(read(pool(devices=["b"])))
     node.manager.publish(read(pool(devices=["b"])))
-    assert node.manager.claim("default/x").gone == (A,)
+    assert node.manager.claim("default/x").missing == (A,)
     assert node.told(EventKind.CLAIM_DEVICE_GONE) == [
-        "claim default/x holds device p/a, which no pool offers any more"
+        "claim default/x has device p/a, which no pool offers any more"
     ]
     node.manager.publish(read(pool()))
-    assert node.manager.claim("default/x").gone == ()
+    assert node.manager.claim("default/x").missing == ()
     with pytest.raises(Rejected, match="allocated to claim default/x"):
         node.admit("q", "both")
 
@@ -302,18 +302,18 @@ def test_an_unknown_claim_rejects_the_pod():
     with pytest.raises(Rejected, match='there is no DeviceClaim "default/nosuch"'):
         node.admit("p", "x", "nosuch")
     templated = Pod(PodUid("p"), "p", "default", (), resource_claims={"r": None})
-    with pytest.raises(Rejected, match='resource claim "r" is to be made from a template'):
+    with pytest.raises(Rejected, match='resource claim "r" uses a template'):
         node.manager.admit(templated)
 
 
 def test_a_node_without_any_claims_runs_pods_as_before():
     events = EventStream()
-    manager = ClaimManager(events, node="n0")
+    manager = PodClaims(events, node="n0")
     manager.load(MemoryFile())
     manager.admit(pod("p", "x"))
     assert manager.pods() == frozenset()
     (event,) = [e for e in events.recent() if e.kind is EventKind.CLAIM_UNKNOWN]
-    assert "it runs without" in event.message
+    assert "the pod runs without them" in event.message
 
 
 def test_a_stopped_kubelet_decides_about_no_claim():
@@ -344,7 +344,7 @@ def test_a_file_that_contradicts_itself_is_set_aside():
     one, other = Node(), Node()
     one.admit("p", "x")
     other.admit("q", "both")
-    from devicemanager.claims.statefile import ClaimsState, StateWriter, parse_state
+    from devicemanager.claims.state_file import ClaimsState, StateWriter, parse_state
 
     states = parse_state(one.file.data), parse_state(other.file.data)
     records = states[0].records + states[1].records
@@ -372,12 +372,12 @@ def test_a_claim_whose_object_is_gone_keeps_what_it_holds_while_it_is_used():
     node.admit("p", "x")
     node.manager.close()
     events = EventStream()
-    bare = ClaimManager(events, node="n0")
+    bare = PodClaims(events, node="n0")
     bare.load(node.file)
     view = bare.claim("default/x")
-    assert view.users == {"p": "p"} and view.gone == (A,)
-    bare.leave("p")
-    bare.settle()
+    assert view.users == {"p": "p"} and view.missing == (A,)
+    bare.remove_pods("p")
+    bare.flush()
     with pytest.raises(ClaimsError):
         bare.claim("default/x")
 
@@ -487,7 +487,7 @@ def test_a_drivers_report_replaces_its_last_one():
     ("driver", "status", "complaint"),
     [
         (DRIVER, DeviceStatus("p", "z"), "the claim holds no such device"),
-        ("evil.example.com", DeviceStatus("p", "a"), "p/a is no device of evil.example.com"),
+        ("evil.example.com", DeviceStatus("p", "a"), "p/a is not a device of evil.example.com"),
         (DRIVER, DeviceStatus("p", "a", device_ips=("10.0.0.1",)), "must be equal to deviceIP"),
     ],
 )

@@ -7,8 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from devicemanager.claims.drivers import FakeDriver
 from devicemanager.claims.errors import ClaimsError
-from devicemanager.claims.manager import ClaimManager
-from devicemanager.claims.statefile import parse_state
+from devicemanager.claims.pod_claims import PodClaims
+from devicemanager.claims.state_file import parse_state
 from devicemanager.core.rejection import Rejected
 from devicemanager.events.stream import EventStream
 from tests import strategies
@@ -39,7 +39,7 @@ class Claims(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.file = MemoryFile()
-        self.manager = ClaimManager(EventStream(), node="n0")
+        self.manager = PodClaims(EventStream(), node="n0")
         self.manager.define(read(device_class()))
         self.manager.define(read(device_class("admin", adminAccess=True)))
         self.manager.publish(offer("abcd"))
@@ -63,12 +63,12 @@ class Claims(RuleBasedStateMachine):
             self.pods[uid] = found
             self.explicit -= {f"default/{name}" for name in wanted}
         else:
-            self.manager.retreat(uid)
+            self.manager.unreserve(uid)
 
     @rule(uid=pods)
     def end(self, uid):
-        self.manager.leave(uid)
-        self.manager.settle()
+        self.manager.remove_pods(uid)
+        self.manager.flush()
         self.pods.pop(uid, None)
 
     @rule(name=names)
@@ -117,7 +117,7 @@ class Claims(RuleBasedStateMachine):
         self.manager.close()
         self.manager.load(self.file)
         assert self.manager.view() == before
-        self.manager.forget_all_but(self.pods)
+        self.manager.remove_other_pods(self.pods)
         assert self.manager.view() == before
 
     @invariant()
@@ -141,7 +141,7 @@ class Claims(RuleBasedStateMachine):
     def the_file_says_the_same(self):
         if self.file.data is None:
             return
-        again = ClaimManager(EventStream(), node="n0")
+        again = PodClaims(EventStream(), node="n0")
         again.load(MemoryFile(self.file.data))
         kept = [(v.claim, v.allocation, v.users) for v in again.view()]
         assert kept == [

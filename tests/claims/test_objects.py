@@ -8,11 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.claims.attributes import AttributeValue, Kind
+from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.claims.errors import InvalidObject
 from devicemanager.claims.v1alpha1 import objects as api
-from devicemanager.claims.v1alpha1.reading import check, read_object
-from devicemanager.claims.v1alpha1.texts import read_text
+from devicemanager.claims.v1alpha1.reading import check, read_object, read_text
 from devicemanager.claims.v1alpha1.validate import MAX_DEVICES
 from devicemanager.claims.v1alpha1.writing import write_object
 from devicemanager.core.quantity import Quantity
@@ -104,8 +103,8 @@ def test_values_have_the_types_that_they_should():
     gpus = read_object(copy.deepcopy(EVERYTHING[0]))
     first = gpus.devices[0]
     assert [each.values() for each in first.attributes] == [
-        (AttributeValue(Kind.INT, 0),),
-        (AttributeValue(Kind.QUANTITY, Quantity.parse("40Gi").nanos),),
+        (AttributeValue(AttributeType.INT, 0),),
+        (AttributeValue(AttributeType.QUANTITY, Quantity.parse("40Gi").nanos),),
     ]
     assert first.resources[0].block_size == Quantity.parse("256Mi")
     assert gpus.resources[0].block_size == api.ONE
@@ -259,7 +258,7 @@ def test_broken_rules(found, line):
 def test_what_only_a_program_can_make():
     inside = {**pool(), "metadata": {"name": "p", "labels": {}}}
     inside["metadata"]["labels"]["x"] = inside
-    assert lines(inside) == ["object: is nested too deep, or inside of itself"]
+    assert lines(inside) == ["object: nested too deeply, or contains itself"]
     (line,) = lines(of_device(attributes=[{"name": "x", "stringValue": "\ud800"}]))
     assert "spec.devices[0].attributes[0].stringValue: Invalid value" in line
     assert "must be Unicode text" in line

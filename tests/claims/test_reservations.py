@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.claims.reservations import Reservations
+from devicemanager.claims.allocated_claims import Reservations
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["reserve", "leave"]), st.sampled_from("xyz"), st.sampled_from("pq")),
@@ -20,7 +20,7 @@ def test_both_directions_always_agree(steps):
             expected.add((claim, pod))
         else:
             used = sorted({c for c, p in expected if p == pod})
-            assert list(found.leave([pod])) == used
+            assert list(found.remove([pod])) == used
             expected = {(c, p) for c, p in expected if p != pod}
         for each in "xyz":
             users = {p: f"name-{p}" for c, p in expected if c == each}

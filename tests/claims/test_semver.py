@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from devicemanager.claims.semver import SemVer
+from devicemanager.claims.attributes import SemVer
 
 # The example of clause 11 of the specification, and more; each is lower than the next.
 ASCENDING = [

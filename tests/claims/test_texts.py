@@ -5,8 +5,8 @@ import json
 import pytest
 
 from devicemanager.claims.errors import InvalidObject
-from devicemanager.claims.v1alpha1.reading import read_object
-from devicemanager.claims.v1alpha1.texts import read_text, to_json, to_yaml
+from devicemanager.claims.v1alpha1.reading import read_object, read_text
+from devicemanager.claims.v1alpha1.writing import to_yaml, write_object
 from tests.claims.documents import claim, config, device_class, pool
 
 OBJECTS = [read_object(each) for each in (pool(), device_class(), claim(), config(spec={"a": "ü"}))]
@@ -18,7 +18,7 @@ def test_several_documents():
 
 @pytest.mark.parametrize("found", OBJECTS, ids=lambda each: type(each).__name__)
 def test_json(found):
-    assert read_text(to_json(found)) == (found,)
+    assert read_text(json.dumps(write_object(found))) == (found,)
 
 
 def test_a_list_stands_for_its_items():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
+from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateWriter
 from devicemanager.cli import main
 from devicemanager.cli.offline_claims import OfflineClaims
 from tests.claims.documents import claim, device_class, pool
@@ -167,7 +167,7 @@ def test_claims_come_from_standard_input(
     assert run(capsys, "validate", str(path), "-") == (0, "2 objects are valid\n", "")
     monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump(pool("p"))))
     assert run(capsys, "validate", str(path), "-") == (
-        1, f'-: DevicePool "p" is in {path} already\n', "",
+        1, f'-: DevicePool "p" is already in {path}\n', "",
     )  # fmt: skip
     monkeypatch.setattr("sys.stdin", io.StringIO("a: ["))
     status, out, _ = run(capsys, "validate", "-")
@@ -332,11 +332,11 @@ def test_a_claim_that_is_not_there_rejects_its_pod(files: str, tmp_path: Path, c
     ("argv", "error"),
     [
         (["list"], "nothing to read: give --claims, --simulate-pools or --state"),
-        (["validate", "/nosuch"], "/nosuch: there is no such file or directory"),
+        (["validate", "/nosuch"], "/nosuch: no such file or directory"),
         (["explain", "nosuch", "--claims", "{files}"], 'there is no DeviceClaim "default/nosuch"'),
         (["list", "--state", "/nosuch/state"], "/nosuch/state: No such file or directory"),
         (["list", "--state", "{files}/all.yaml"], "it is no state of structured claims"),
-        (["list", "--claims", "/nosuch"], "/nosuch: there is no such file or directory"),
+        (["list", "--claims", "/nosuch"], "/nosuch: no such file or directory"),
     ],
 )
 def test_wrong_usage_is_one_line(argv: list[str], error: str, files: str, capsys: Any) -> None:

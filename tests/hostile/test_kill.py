@@ -17,7 +17,7 @@ import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.core.model import AccessMode, Allocation, Grant
-from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
+from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateWriter
 from devicemanager.claims.v1alpha1.objects import DeviceClaim
 from devicemanager.claims.v1alpha1.reading import read_object
 from devicemanager.core.quantity import parse_quantity
@@ -117,7 +117,7 @@ def state(*records: ClaimRecord) -> bytes:
         (state(claim_record("w", "d1", "a")), "pod a was told"),
         (state(claim_record("w", "d0", "b")), "pod a was told"),
         (state(claim_record("w", "d0", "a", "ended")), "pod ended was terminated and is still"),
-        (state(claim_record("w", "d0", "a"), claim_record("v", "d0")), "held by somebody already"),
+        (state(claim_record("w", "d0", "a"), claim_record("v", "d0")), "is already allocated"),
         (
             state(claim_record("w", "d0", "a"), *(claim_record(n, "shared-0") for n in "mn")),
             "shared-0 has given more memory than it has",

@@ -180,11 +180,11 @@ def test_sources_of_objects(kubelet, tmp_path):
     assert [each.name for each in kubelet.claims.pools()] == ["file", "p", "text"]
     kubelet.define(kubelet.claims.classes()[0])
     for bad, line in (
-        (7, "give a dict, YAML text, a path"),
+        (7, "expected a dict, YAML text, a path"),
         (tmp_path / "none.yaml", "none.yaml: No such file"),
         ("none.yaml", "none.yaml: No such file"),
         (tmp_path, "a directory, not a regular file"),
-        ("a\0.yaml", "is no path"),
+        ("a\0.yaml", "invalid path"),
         (pool(driver=""), "spec.driver: Required value"),
     ):
         with pytest.raises(InvalidObject, match=line):

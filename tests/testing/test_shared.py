@@ -33,7 +33,7 @@ def test_a_reset_leaves_the_plugins_and_nothing_else(mock_kubelet, simulated_plu
 
 
 def test_a_reset_of_a_kubelet_without_claims_loads_none(mock_kubelet, monkeypatch):
-    monkeypatch.setattr("devicemanager.claims.manager.ClaimManager", pytest.fail)
+    monkeypatch.setattr("devicemanager.claims.pod_claims.PodClaims", pytest.fail)
     mock_kubelet.reset()
 
 

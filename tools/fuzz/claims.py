@@ -86,7 +86,12 @@ def _constraint() -> Run:
 
 def _state() -> Run:
     from devicemanager.claims.core.ledger import Ledger, LedgerError
-    from devicemanager.claims.statefile import StateCorrupt, StateWriter, parse_state, with_checksum
+    from devicemanager.claims.state_file import (
+        StateCorrupt,
+        StateWriter,
+        parse_state,
+        with_checksum,
+    )
 
     def run(data: bytes) -> None:
         # With the right checksum, or no input would get any further.

@@ -8,7 +8,7 @@ from typing import Any
 
 from devicemanager.claims.core.ledger import Ledger, LedgerError
 from devicemanager.claims.core.model import AccessMode
-from devicemanager.claims.statefile import ClaimsState, StateCorrupt, parse_state
+from devicemanager.claims.state_file import ClaimsState, StateCorrupt, parse_state
 from devicemanager.claims.v1alpha1.objects import API_VERSION
 from devicemanager.core.quantity import parse_quantity
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from devicemanager.claims import cel
-from devicemanager.claims.attributes import AttributeValue
+from devicemanager.claims.attributes import AttributeValue, SemVer
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.dynamic import dynamic_resource
 from devicemanager.claims.errors import CompileError, EvaluationError, InvalidObject
-from devicemanager.claims.semver import SemVer
+from devicemanager.claims.pod_claims import dynamic_resource
 from devicemanager.claims.v1alpha1.fields import Fields
 from devicemanager.claims.v1alpha1.objects import Attribute
 from devicemanager.claims.v1alpha1.reading import read_attribute, read_object

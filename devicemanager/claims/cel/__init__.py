@@ -13,11 +13,10 @@ from typing import Any
 
 import attrs
 
-from devicemanager.claims.attributes import AttributeValue, Kind
+from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.claims.cel import cost, library, values
 from devicemanager.claims.cel.tree import Node, Tree, keys_read, walk
-from devicemanager.claims.errors import CompileError, EvaluationError
-from devicemanager.claims.texts import one_line
+from devicemanager.claims.errors import CompileError, EvaluationError, one_line
 
 MAX_LENGTH = 10 * 1024
 """Bytes of an expression."""
@@ -72,9 +71,9 @@ def _length(name: str, value: AttributeValue) -> int:
 
 
 def _seen(attribute: AttributeValue) -> Any:
-    if attribute.kind is Kind.QUANTITY:
+    if attribute.type is AttributeType.QUANTITY:
         return values.of_nanos(int(attribute.value))
-    if attribute.kind is Kind.SEMVER:
+    if attribute.type is AttributeType.SEMVER:
         return values.of_version(str(attribute.value))
     return attribute.value
 

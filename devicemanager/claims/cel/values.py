@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from devicemanager.claims.semver import SemVer
+from devicemanager.claims.attributes import SemVer
 from devicemanager.core.quantity import parse_quantity
 
 _PACKAGE, _NAME = "devicemanager.claims", "Value"

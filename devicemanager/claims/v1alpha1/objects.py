@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from devicemanager.claims.attributes import AttributeValue, Kind
+from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.core.quantity import NANOS, Quantity
 
 API_VERSION = "devmgmtproto.k8s.io/v1alpha1"
@@ -90,19 +90,19 @@ class Attribute:
         """All values that are set; a valid attribute has one."""
         amount = None if self.quantity_value is None else self.quantity_value.nanos
         found = (
-            (Kind.STRING, self.string_value),
-            (Kind.INT, self.int_value),
-            (Kind.QUANTITY, amount),
-            (Kind.SEMVER, self.sem_ver_value),
+            (AttributeType.STRING, self.string_value),
+            (AttributeType.INT, self.int_value),
+            (AttributeType.QUANTITY, amount),
+            (AttributeType.SEMVER, self.sem_ver_value),
         )
-        return tuple([AttributeValue(kind, value) for kind, value in found if value is not None])
+        return tuple([AttributeValue(type_, value) for type_, value in found if value is not None])
 
     def equals(self, other: Attribute) -> bool:
         """``EqualValue``: the first type that both have decides, and without one they differ."""
-        theirs = {value.kind: value for value in other.values()}
+        theirs = {value.type: value for value in other.values()}
         for mine in self.values():
-            if mine.kind in theirs:
-                return mine == theirs[mine.kind]
+            if mine.type in theirs:
+                return mine == theirs[mine.type]
         return False
 
 

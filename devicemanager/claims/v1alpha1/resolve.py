@@ -21,8 +21,7 @@ from devicemanager.claims.core.model import (
     Match,
     Request,
 )
-from devicemanager.claims.errors import ClaimsError, EvaluationError
-from devicemanager.claims.texts import one_line
+from devicemanager.claims.errors import ClaimsError, EvaluationError, one_line
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.core.quantity import NANOS
 

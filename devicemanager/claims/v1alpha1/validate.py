@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from devicemanager.claims import cel
+from devicemanager.claims.attributes import SemVer
 from devicemanager.claims.errors import CompileError
-from devicemanager.claims.semver import SemVer
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.core.api.names import is_dns1123_subdomain
 from devicemanager.core.quantity import NANOS, Quantity
@@ -33,7 +33,7 @@ _NO_NAME = (
 _Faults = Iterator[FieldError]
 
 
-def rules_broken(found: api.Object) -> list[FieldError]:
+def broken_rules(found: api.Object) -> list[FieldError]:
     """Everything that is wrong with an object, in the order of its fields."""
     if isinstance(found, api.DevicePool):
         return list(_pool(found))

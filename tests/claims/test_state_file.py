@@ -8,7 +8,7 @@ from attrs import evolve
 
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.core.model import AccessMode, Allocation, Grant
-from devicemanager.claims.statefile import (
+from devicemanager.claims.state_file import (
     ClaimRecord,
     ClaimsState,
     StateCorrupt,
