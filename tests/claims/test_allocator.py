@@ -119,9 +119,9 @@ def test_too_many_devices_for_one_claim():
 
 def test_what_is_not_known():
     found = allocator(pool(), device_class(), claim("x"), claim("y", {"deviceClass": "nosuch"}))
-    with pytest.raises(ClaimsError, match='there is no DeviceClaim "default/nosuch"'):
+    with pytest.raises(ClaimsError, match='DeviceClaim "default/nosuch" does not exist'):
         ask(found, "x", "nosuch")
-    with pytest.raises(ClaimsError, match='there is no DeviceClass "nosuch"'):
+    with pytest.raises(ClaimsError, match='DeviceClass "nosuch" does not exist'):
         ask(found, "x", "y")
     assert held(found, "x") == []
 

@@ -73,7 +73,7 @@ def test_only_what_changed_is_applied_and_what_is_gone_is_withdrawn(tmp_path, li
     write(tmp_path, "b.yaml", device_class("k"))
     files.scan()
     assert owner.all_told() == ["- c", "- p"]
-    files.all_gone()
+    files.withdraw_all()
     assert owner.all_told() == ["- k"]
 
 
@@ -88,7 +88,7 @@ def test_a_bad_file_is_told_once_and_what_it_held_stays(tmp_path, lines):
     files.scan()
     (line,) = lines
     assert line.startswith(f"{tmp_path}/a.yaml: not YAML: line 2")
-    assert line.endswith("; what it held before stays")
+    assert line.endswith("; its last objects stay")
     assert owner.all_told() == []
     write(tmp_path, "a.yaml", device_class("k"))
     files.scan()
@@ -102,7 +102,7 @@ def test_of_two_objects_of_one_name_the_first_counts(tmp_path, lines):
     files = ObjectFiles(tmp_path, owner, lines.append)
     files.scan()
     assert owner.all_told() == ["+ p"]
-    assert lines == [f'{tmp_path}/b.yaml: DevicePool "p" is in another file, too: the first counts']
+    assert lines == [f'{tmp_path}/b.yaml: DevicePool "p" is also in another file, which counts']
     (tmp_path / "a.yaml").unlink()
     files.scan()
     assert owner.all_told() == ["+ p"]
@@ -114,7 +114,7 @@ def test_what_is_rejected_is_told_once_and_never_withdrawn(tmp_path, lines):
     files = ObjectFiles(tmp_path, owner, lines.append)
     files.scan()
     files.scan()
-    files.all_gone()
+    files.withdraw_all()
     assert owner.all_told() == ["+ k", "- k"]
     assert lines == [f"{tmp_path}: p is rejected"]
 

@@ -94,7 +94,7 @@ def test_claims_are_explained_together_and_nothing_changes():
     rejected = explain(found, "y", "z")
     assert rejected.message == 'DeviceClaims "default/y", "default/z" do not fit together'
     assert {each.summary for each in rejected.requests} == {
-        "needs 1 device and could have them, but not beside the other requests of this call"
+        "needs 1 device, which fit alone but not with the other requests"
     }
     assert not found.is_allocated("default/y")
 
@@ -113,14 +113,17 @@ def card():
 @pytest.mark.parametrize(
     ("instance", "summary"),
     [
-        (gpus(2), "needs 2 devices: 2 can be used, but their pools cannot pay for so many at once"),
+        (
+            gpus(2),
+            "needs 2 devices: 2 can be used, but not that many within the budgets of their pools",
+        ),
         (
             {"deviceClass": "gpu", "requests": {"memory": "21Gi"}},
             "needs 21Gi of memory, can have at most 20Gi",
         ),
         (
             {"deviceClass": "all", "matchAttributes": ["name"]},
-            "takes all devices, and their matched attributes differ",
+            "needs all devices, but their matched attributes differ",
         ),
     ],
 )
@@ -163,5 +166,5 @@ def test_what_can_never_be_is_one_line():
     assert explain(found, "x").text() == message
     few = node(pool(), device_class(), claim("x"), limits=Limits(first_fit=0, total=0))
     assert "cut off after 0 steps" in explain(few, "x").message
-    with pytest.raises(ClaimsError, match='no DeviceClaim "default/nosuch"'):
+    with pytest.raises(ClaimsError, match='DeviceClaim "default/nosuch" does not exist'):
         explain(found, "nosuch")

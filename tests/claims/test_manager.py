@@ -256,7 +256,7 @@ def test_deleting_a_claim_waits_for_its_pods():
     assert again.manager.claim("default/x").is_deleted
     again.manager.withdraw(read(claim("x")))
     again.leave("p")
-    with pytest.raises(ClaimsError, match='there is no DeviceClaim "default/x"'):
+    with pytest.raises(ClaimsError, match='DeviceClaim "default/x" does not exist'):
         again.manager.claim("default/x")
 
 
@@ -299,7 +299,7 @@ def test_a_pool_of_another_node_is_taken_and_said():
 
 def test_an_unknown_claim_rejects_the_pod():
     node = Node()
-    with pytest.raises(Rejected, match='there is no DeviceClaim "default/nosuch"'):
+    with pytest.raises(Rejected, match='DeviceClaim "default/nosuch" does not exist'):
         node.admit("p", "x", "nosuch")
     templated = Pod(PodUid("p"), "p", "default", (), resource_claims={"r": None})
     with pytest.raises(Rejected, match='resource claim "r" uses a template'):
@@ -335,7 +335,7 @@ def test_a_corrupt_file_is_set_aside_and_said():
     node = Node(MemoryFile(b"garbage"))
     assert node.file.aside == b"garbage"
     (text,) = node.told(EventKind.CLAIMS_SET_ASIDE)
-    assert text.startswith("device_claims_state: it is no state of structured claims; set aside")
+    assert text.startswith("device_claims_state: not a state file of structured claims; set aside")
     node.admit("p", "both")
     assert node.again().held("both") == ["a", "b"]
 
@@ -486,7 +486,7 @@ def test_a_drivers_report_replaces_its_last_one():
 @pytest.mark.parametrize(
     ("driver", "status", "complaint"),
     [
-        (DRIVER, DeviceStatus("p", "z"), "the claim holds no such device"),
+        (DRIVER, DeviceStatus("p", "z"), "the device is not allocated to the claim"),
         ("evil.example.com", DeviceStatus("p", "a"), "p/a is not a device of evil.example.com"),
         (DRIVER, DeviceStatus("p", "a", device_ips=("10.0.0.1",)), "must be equal to deviceIP"),
     ],
@@ -499,7 +499,7 @@ def test_what_a_driver_cannot_report(driver, status, complaint):
     with pytest.raises(ClaimsError, match=complaint):
         node.manager.report(driver, "default/both", status)
     assert node.manager.claim("default/both").claim.status.device_statuses == (fine,)
-    with pytest.raises(ClaimsError, match="the claim holds no such device"):
+    with pytest.raises(ClaimsError, match="the device is not allocated to the claim"):
         node.manager.report(DRIVER, "default/x", DeviceStatus("p", "a"))
 
 

@@ -169,8 +169,8 @@ BROKEN = [
     (of_pool(name=""), 'DevicePool "": metadata.name: Required value'),
     (of_pool(name="x" * 300), 'metadata.name: Invalid value: '),
     (of_pool(nodeName="a b"), 'DevicePool "p": spec.nodeName: Invalid value: "a b": a lowercase'),
-    (of_pool(devicez=[]), 'DevicePool "p": spec.devicez: no such field'),
-    (of_pool(devices=[{"name": 7}]), "spec.devices[0].name: must be a text, not the"),
+    (of_pool(devicez=[]), 'DevicePool "p": spec.devicez: unknown field'),
+    (of_pool(devices=[{"name": 7}]), "spec.devices[0].name: must be a string, not the"),
     (of_pool(resources=[{"name": "s"}]), "spec.resources[0].capacity: Required value"),
     (of_pool(resources=[{"name": "s", "capacity": "1K"}]),
      'spec.resources[0].capacity: Invalid value: "1K": unable to parse'),
@@ -184,8 +184,8 @@ BROKEN = [
     (of_device(attributes=[{"name": "x", "stringValue": "a", "intValue": 1}]),
      'spec.devices[0].attributes[0]: Invalid value: "x": exactly one value must be set, not 2'),
     (of_device(attributes=[{"name": "x", "intValue": 2**63}]),
-     "spec.devices[0].attributes[0].intValue: must be an integer of 64 bits, not the number"),
-    (of_device(attributes=[{"name": "x", "intValue": True}]), "intValue: must be an integer of 64"),
+     "spec.devices[0].attributes[0].intValue: must be a 64-bit integer, not the number"),
+    (of_device(attributes=[{"name": "x", "intValue": True}]), "intValue: must be a 64-bit"),
     (of_device(attributes=[{"name": "x", "semVerValue": "1.2"}]),
      'attributes[0].semVerValue: Invalid value: "1.2": a semantic version is'),
     (of_device(attributes=[{"name": "x", "intValue": 1}] * 2),
@@ -207,13 +207,13 @@ BROKEN = [
      "spec.configs[0].apiVersion: Required value"),
     (device_class(adminAccess="yes"), "spec.adminAccess: must be true or false, not the text"),
     (document("DeviceClass", "x", device_class()["spec"], namespace="n"),
-     'DeviceClass "n/x": metadata.namespace: Forbidden: this kind has no namespace'),
+     'DeviceClass "n/x": metadata.namespace: Forbidden: this kind is cluster-scoped'),
     (document("DeviceClaim", "c", {}), 'DeviceClaim "default/c": spec.claims: Required value'),
     (claim("c", {}), "spec.claims[0].deviceClass: Required value: or deviceType"),
     (claim("c", {"oneOf": []}), "spec.claims[0].deviceClass: Required value: or deviceType"),
     (claim("c", {"oneOf": [{}]}), "spec.claims[0].oneOf[0].deviceClass: Required value"),
     (of_detail(oneOf=[{"deviceClass": "gpu"}]),
-     "spec.claims[0].oneOf: Forbidden: may not stand beside the fields of a single request"),
+     "spec.claims[0].oneOf: Forbidden: excludes the fields of a single request"),
     (claim("c", {"oneOf": [{"deviceClass": "gpu"}], "requests": {"count": 1}}),
      "spec.claims[0].oneOf: Forbidden"),
     (claim("c", {"oneOf": [{"deviceClass": "gpu"}] * 9}),
@@ -237,7 +237,7 @@ BROKEN = [
     (of_detail(matchAttributes=["a", "a"]), 'matchAttributes[1]: Duplicate value: "a"'),
     (of_detail(matchAttributes=[""]), "spec.claims[0].matchAttributes[0]: Required value"),
     (of_detail(matchAttributes="a"), "spec.claims[0].matchAttributes: must be a list, not the"),
-    (of_detail(configs=[{**REF, "namespace": "n"}]), "configs[0].namespace: no such field"),
+    (of_detail(configs=[{**REF, "namespace": "n"}]), "configs[0].namespace: unknown field"),
     (of_detail(deviceClass="No Such"), 'deviceClass: Invalid value: "No Such": a lowercase'),
     (claim(matchAttributes=["a", "a"]), 'spec.matchAttributes[1]: Duplicate value: "a"'),
     (config(name="X"), 'Settings "default/X": metadata.name: Invalid value'),
@@ -301,7 +301,7 @@ def test_a_device_status_names_a_device_that_the_claim_holds():
     (line,) = lines(with_status(deviceIP="10.0.0.2", deviceIPs=addresses))
     assert "must be equal to deviceIP" in line
     (line,) = lines(with_status(deviceName="e"))
-    assert 'Invalid value: "p/e": the claim holds no such device' in line
+    assert 'Invalid value: "p/e": the device is not allocated to the claim' in line
 
 
 def test_objects_made_in_a_program_are_checked_as_well():

@@ -52,7 +52,7 @@ def test_only_its_driver_may_replace_a_pool(store):
     with pytest.raises(ClaimsError) as caught:
         store.publish(read(pool("p", ["b"], driver="evil.example.com")))
     assert str(caught.value) == (
-        'DevicePool "p": spec.driver: only "d.example.com", which published the pool, may replace'
+        'DevicePool "p": spec.driver: only "d.example.com", which published the pool, can replace'
         ' it, not "evil.example.com"'
     )
     assert keys(store, "n0") == [("p", "a")]

@@ -138,8 +138,8 @@ def test_what_is_named_and_not_there_is_a_note(tmp_path: Path, capsys: Any) -> N
     assert run(capsys, "validate", str(path)) == (
         0,
         "2 objects are valid\n"
-        'note: DeviceClaim "default/c" asks by DeviceClass "gpu", which is not here\n'
-        'note: DeviceClaim "default/d" asks by device type "fpga", which no class here has\n',
+        'note: DeviceClaim "default/c" names DeviceClass "gpu", which the files do not have\n'
+        'note: DeviceClaim "default/d" names device type "fpga", which no class in the files has\n',
         "",
     )
 
@@ -148,7 +148,7 @@ def test_what_is_named_and_not_there_is_a_note(tmp_path: Path, capsys: Any) -> N
 def test_a_file_without_objects_is_no_answer(text: str, tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(text)
-    why = f"{path}: nothing to validate: no pool, class, claim or config"
+    why = f"{path}: no pools, classes, claims or configs to validate"
     for more in ([], ["--simulate-pools", "gpu=1"]):
         told = run(capsys, "validate", str(path), *more)
         assert told == (2, "", f"devicemanager: error: {why}\n")
@@ -322,7 +322,7 @@ def test_a_claim_that_is_not_there_rejects_its_pod(files: str, tmp_path: Path, c
     asking = pod(tmp_path, "a", "nosuch")
     status, told = explain_pods(capsys, asking, "--claims", files)
     assert status == 1
-    assert 'there is no DeviceClaim "default/nosuch"' in told["pods"][0]["message"]
+    assert 'DeviceClaim "default/nosuch" does not exist' in told["pods"][0]["message"]
 
 
 # --- wrong usage
@@ -331,11 +331,14 @@ def test_a_claim_that_is_not_there_rejects_its_pod(files: str, tmp_path: Path, c
 @pytest.mark.parametrize(
     ("argv", "error"),
     [
-        (["list"], "nothing to read: give --claims, --simulate-pools or --state"),
+        (["list"], "nothing to read: use --claims, --simulate-pools or --state"),
         (["validate", "/nosuch"], "/nosuch: no such file or directory"),
-        (["explain", "nosuch", "--claims", "{files}"], 'there is no DeviceClaim "default/nosuch"'),
+        (
+            ["explain", "nosuch", "--claims", "{files}"],
+            'DeviceClaim "default/nosuch" does not exist',
+        ),
         (["list", "--state", "/nosuch/state"], "/nosuch/state: No such file or directory"),
-        (["list", "--state", "{files}/all.yaml"], "it is no state of structured claims"),
+        (["list", "--state", "{files}/all.yaml"], "not a state file of structured claims"),
         (["list", "--claims", "/nosuch"], "/nosuch: no such file or directory"),
     ],
 )
@@ -358,7 +361,7 @@ def test_pools_of_several_nodes_need_a_name(tmp_path: Path, capsys: Any) -> None
     path.write_text(yaml.safe_dump_all([pool("p", nodeName="n0"), pool("q", nodeName="n1")]))
     status, _, err = run(capsys, "pools", "--claims", str(path))
     assert status == 2
-    assert "the pools are of several nodes, n0, n1: give --node" in err
+    assert "the pools are of several nodes, n0, n1: use --node" in err
     assert (
         data(capsys, "pools", "--claims", str(path), "--node", "n1")[1]["pools"][0]["pool"] == "q"
     )

@@ -122,7 +122,7 @@ def state(*records: ClaimRecord) -> bytes:
             state(claim_record("w", "d0", "a"), *(claim_record(n, "shared-0") for n in "mn")),
             "shared-0 has given more memory than it has",
         ),
-        (b"garbage", "it is no state"),
+        (b"garbage", "not a state file"),
     ],
     ids=range(9),
 )

@@ -133,7 +133,7 @@ def test_what_drivers_prepare_reaches_the_container_and_pod_resources(kubelet):
     kubelet.claims.set_driver(DRIVER, FakeDriver("gpu", failures=1))
     admission = kubelet.admit(manifest("p", "x"))
     assert admission.admitted
-    assert "the fake driver was told to fail" in admission.containers["main"].error
+    assert "the fake driver is set to fail" in admission.containers["main"].error
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         assert [c.dynamic_resources for c in client.get("p", "default").containers] == [()]
         options = kubelet.start_container("p", "main")
@@ -207,4 +207,4 @@ def test_admin_access_is_for_the_namespaces_of_the_settings():
         kubelet.define(device_class(adminAccess=True))
         kubelet.claim(claim("x"))
         rejected = kubelet.admit(manifest("p", "x"))
-        assert 'the namespace "default" may not use' in rejected.message
+        assert 'namespace "default" cannot use' in rejected.message

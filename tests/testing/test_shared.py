@@ -5,7 +5,7 @@ import re
 import pytest
 
 from devicemanager import Settings
-from devicemanager.claims.simulated import SimulatedHardware, serve
+from devicemanager.claims.simulated import SimulatedHardware, publish_hardware
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.shared import with_marks
 
@@ -14,7 +14,7 @@ GPU = "vendor.com/gpu"
 
 def test_a_reset_leaves_the_plugins_and_nothing_else(mock_kubelet, simulated_plugin):
     plugin = simulated_plugin(GPU, 2)
-    serve(mock_kubelet.claims, SimulatedHardware(1, 1, 0))
+    publish_hardware(mock_kubelet.claims, SimulatedHardware(1, 1, 0))
     mock_kubelet.admit(pod_manifest("a", {GPU: 2}))
     mock_kubelet.admit(pod_manifest("rejected", {GPU: 1}))
     mock_kubelet.faults.set("fail-call")

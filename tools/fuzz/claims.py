@@ -75,7 +75,7 @@ def _constraint() -> Run:
 
     def run(data: bytes) -> None:
         try:
-            expression = cel.compile_devmgmt(data.decode(errors="replace"))
+            expression = cel.compile_v1alpha1(data.decode(errors="replace"))
             if expression is not None:
                 expression.matches({})
         except (CompileError, EvaluationError) as error:

@@ -69,7 +69,7 @@ def _cel(row: Row) -> list[str]:
 
 def _evaluated(row: Row) -> object:
     try:
-        expression = cel.compile_devmgmt(row["expr"])
+        expression = cel.compile_v1alpha1(row["expr"])
         return True if expression is None else expression.matches(_values(row["attrs"]))
     except CompileError:
         return "compile-error"

@@ -11,7 +11,7 @@ from devicemanager.cluster.pods.state import PodState, Stage, made_up_ip
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch
 from devicemanager.core.podstatus.status import rejected_status
-from devicemanager.objects.status.podstatus import held_devices, status_object
+from devicemanager.objects.status.podstatus import allocated_devices, status_object
 
 __all__ = ["PodWriter"]
 
@@ -80,8 +80,8 @@ class PodWriter:
         shared = self._node.shared
         if shared.keeps_health:
             return False
-        if shared.keeps_health is None and held_devices(ours):
-            shared.keeps_health = bool(held_devices(answer.get("status") or {}))
+        if shared.keeps_health is None and allocated_devices(ours):
+            shared.keeps_health = bool(allocated_devices(answer.get("status") or {}))
             if not shared.keeps_health:
                 self._node.warn(
                     "the API server does not keep allocatedResourcesStatus: the health of "

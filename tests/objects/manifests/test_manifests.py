@@ -245,8 +245,8 @@ BAD_FIELDS = [
         "kind: Required value: a manifest begins with apiVersion: v1 and kind: Pod",
     ),
     (manifest(kind="Deployment"), 'kind: Unsupported value: "Deployment": supported values: "Pod"'),
-    (manifest(kind="List"), "kind: a List is not supported: give each Pod a file of its own"),
-    (manifest(kind="PodList"), "kind: a PodList is not supported: give each Pod a file of its own"),
+    (manifest(kind="List"), "kind: a List is not supported: use one file for each Pod"),
+    (manifest(kind="PodList"), "kind: a PodList is not supported: use one file for each Pod"),
     (manifest(kind=3), 'kind: Unsupported value: the number 3: supported values: "Pod"'),
     (manifest(apiVersion=None), "apiVersion: Required value: a Pod is of apiVersion v1"),
     (manifest(apiVersion="v2"), 'apiVersion: Unsupported value: "v2": supported values: "v1"'),
@@ -271,7 +271,7 @@ BAD_FIELDS = [
     ),
     (
         with_metadata(name="a", uid=""),
-        'metadata.uid: Invalid value: "": must be a name that can be a directory\'s',
+        'metadata.uid: Invalid value: "": must be a valid directory name',
     ),
     (
         with_metadata(name="a", uid="../b"),
@@ -450,7 +450,7 @@ BAD_TEXTS = [
         "a: !!timestamp x\n",
         "not YAML: a value cannot be read: 'NoneType' object has no attribute 'groupdict'",
     ),
-    ("a: &a [*a]\n", "the alias *a stands inside of what it names"),
+    ("a: &a [*a]\n", "the alias *a is inside its own anchor"),
     ("a: 1\nb: 2\na: 3\n", 'line 3: key "a" already set in map'),
     ("a: " + "[" * 200, "nested more than 100 levels deep"),
     ("\n", "empty; a manifest begins with apiVersion: v1 and kind: Pod"),
@@ -464,9 +464,9 @@ BAD_TEXTS = [
     ("no/such.yaml", "no/such.yaml: no such file"),
     ("no\x00such.yaml", '"no\\u0000such.yaml": no such file'),
     ("#" * (MAX_SIZE + 1) + "\n", "larger than 1572864 bytes; a manifest describes one pod"),
-    ("kind: A\n---\nkind: B\n", "holds 2 documents, but none of kind Pod"),
-    ("kind: Pod\n---\nkind: Pod\n", "holds 2 pods; give each Pod a file of its own"),
-    ("kind: List\nitems: []\n", "kind: a List is not supported: give each Pod a file of its own"),
+    ("kind: A\n---\nkind: B\n", "contains 2 documents, but none of kind Pod"),
+    ("kind: Pod\n---\nkind: Pod\n", "contains 2 pods; use one file for each Pod"),
+    ("kind: List\nitems: []\n", "kind: a List is not supported: use one file for each Pod"),
 ]
 
 
@@ -527,7 +527,7 @@ def test_aliases_do_not_unfold_without_end(merge: bool) -> None:
     for level in range(1, 12):
         many = ", ".join([f"*a{level - 1}"] * 10)
         lines.append(f"a{level}: &a{level} " + (f"{{<<: [{many}]}}" if merge else f"[{many}]"))
-    assert line_of("\n".join(lines)) == "more than 200000 values once aliases are unfolded"
+    assert line_of("\n".join(lines)) == "more than 200000 values after aliases are expanded"
 
 
 def test_a_list_is_rejected_where_it_becomes_too_long() -> None:

@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.objects.manifests.quantities import (
-    LARGEST,
-    NANOS,
-    milli_units,
-    parse_quantity,
-    whole_units,
-)
+from devicemanager.core.quantity import LARGEST, NANOS, milli_units, whole_units
+from devicemanager.objects.manifests.resources import parse_quantity
 
 
 @pytest.mark.parametrize(
