@@ -1,21 +1,20 @@
-"""Allocated claims of a node: what they have, which pods use them, what drivers prepared.
+"""Allocated claims of a node: what they have, which pods use them, what drivers prepared."""
 
-This is everything that the state file stores. Free of locks, files and threads, so that tests
-and replays use the same code; ``ClaimManager`` adds those.
-
-A claim goes through these states, as in ``resource.k8s.io``:
-
-    Pending -> Allocated -> Reserved (used by pods) -> Allocated -> released (Pending again)
-
-Three rules follow from them:
-
-* A claim that pods use is never released. A deleted one is released when its last pod ends,
-  and no other pod can start to use it.
-* A pod whose admission failed gives back only what was allocated for it. Claims that were
-  allocated before stay allocated, even without a pod.
-* Publishing pools never releases anything. A device that no pool offers any more stays with
-  its claim and is reported as missing.
-"""
+# This is everything that the state file stores. Free of locks, files and threads, so that tests
+# and replays use the same code; ``ClaimManager`` adds those.
+#
+# A claim goes through these states, as in ``resource.k8s.io``:
+#
+#     Pending -> Allocated -> Reserved (used by pods) -> Allocated -> released (Pending again)
+#
+# Three rules follow from them:
+#
+# * A claim that pods use is never released. A deleted one is released when its last pod ends,
+#   and no other pod can start to use it.
+# * A pod whose admission failed gives back only what was allocated for it. Claims that were
+#   allocated before stay allocated, even without a pod.
+# * Publishing pools never releases anything. A device that no pool offers any more stays with
+#   its claim and is reported as missing.
 
 from __future__ import annotations
 
@@ -128,10 +127,10 @@ class AllocatedClaims:
         self._store = store
         self._node = node
         self._admin_namespaces = admin_namespaces
+        # Grows with every change.
         self.version = 0
-        """Grows with every change."""
+        # By pod: the version at which its claims last changed.
         self.pod_versions: dict[str, int] = {}
-        """By pod: the version at which its claims last changed."""
         self._released: list[ReleasedClaim] = []
         self.restore(ClaimsState())
 
@@ -150,8 +149,8 @@ class AllocatedClaims:
         self.reservations = Reservations()
         self.prepared = {record.claim.id: dict(record.prepared) for record in state.records}
         self._deleted = {record.claim.id for record in state.records if record.is_deleted}
+        # By pod whose admission is in progress: the claims that were allocated for it.
         self._new: dict[str, tuple[str, ...]] = {}
-        """By pod whose admission is in progress: the claims that were allocated for it."""
         for record in state.records:
             for uid, name in record.users.items():
                 self.reservations.reserve(record.claim.id, uid, name)

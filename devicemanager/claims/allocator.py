@@ -2,12 +2,12 @@
 
 In:  the objects of a store, a ledger, and names of claims.
 Out: claims with ``status.allocations``, or an error; then nothing has changed.
-
-The steps of ``allocate``: ``Resolver`` turns claims into requests, ``solve`` finds devices,
-the status with its configs is made, and only then ``Ledger.commit`` records the devices.
-What can fail comes first. Free of locks, files and clocks: ``AllocatedClaims``, the CLI and
-replays all use it.
 """
+
+# The steps of ``allocate``: ``Resolver`` turns claims into requests, ``solve`` finds devices,
+# the status with its configs is made, and only then ``Ledger.commit`` records the devices.
+# What can fail comes first. Free of locks, files and clocks: ``AllocatedClaims``, the CLI and
+# replays all use it.
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Allocator:
     def allocate(self, ids: Sequence[str], node: str) -> tuple[str, ...]:
         """Allocate claims together on a node; return those that were not allocated before.
 
-        Raises DoesNotFit, TryAgain, or ClaimsError for a claim that can never be allocated as
-        it is written. Then nothing has changed.
+        Raises DoesNotFit, TryAgain, or ClaimsError for a claim that can never be allocated.
+        Then nothing has changed.
         """
         new = [self.claim(claim) for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
         if not new:
@@ -98,7 +98,7 @@ class Allocator:
     def explain(self, ids: Sequence[str], node: str) -> Explanation:
         """Explain why claims have their devices on a node, or would get some, or would not.
 
-        Raises ClaimsError for a claim that can never be allocated as it is written.
+        Raises ClaimsError for a claim that can never be allocated.
         """
         claims = [self.claim(claim) for claim in dict.fromkeys(ids)]
         return explain(*self._resolve(claims, node), self.ledger, self._limits)

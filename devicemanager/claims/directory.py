@@ -3,10 +3,10 @@
 In:  the files of a directory, each time one changes.
 Out: calls to an ``ObjectOwner``: apply what appeared or changed, withdraw what is in no file
      any more; and one line for each fault.
-
-A file with faults keeps its last valid objects: an editor that saves half a file must not
-delete the claims of running pods. Only what was applied from here is withdrawn.
 """
+
+# A file with faults keeps its last valid objects: an editor that saves half a file must not
+# delete the claims of running pods. Only what was applied from here is withdrawn.
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class ObjectFiles:
         self._owner = owner
         self._report = report
         self._files: dict[Path, tuple[api.Object, ...]] = {}
+        # The objects of the files when they were last read.
         self._wanted: dict[Identity, api.Object] = {}
-        """The objects of the files when they were last read."""
+        # Those that the owner accepted. Only these are withdrawn.
         self._applied: dict[Identity, api.Object] = {}
-        """Those that the owner accepted. Only these are withdrawn."""
+        # By file: the lines of its faults, so that each is reported once.
         self._faults: dict[Path, tuple[str, ...]] = {}
-        """By file: the lines of its faults, so that each is reported once."""
         self._unreported: list[str] = []
 
     def scan(self) -> None:

@@ -1,8 +1,7 @@
-"""Claim drivers: they prepare allocated devices before a container starts.
+"""Claim drivers: they prepare allocated devices before a container starts."""
 
-A driver is what a DRA driver's kubelet plugin is to the kubelet, as a Python object. Set one
-with ``MockKubelet.claims.set_driver``.
-"""
+# A driver is what a DRA driver's kubelet plugin is to the kubelet, as a Python object. Set one
+# with ``MockKubelet.claims.set_driver``.
 
 from __future__ import annotations
 

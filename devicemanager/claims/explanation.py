@@ -3,9 +3,9 @@
 In:  an outcome of the search with its exclusions (``core.reasons``), and the resolved claims,
      which have the units and labels that users wrote.
 Out: an ``Explanation`` for people and JSON, or one line for the message of a rejection.
-
-Every device appears once: allocated, usable, or under the first rule that excludes it.
 """
+
+# Every device appears once: allocated, usable, or under the first rule that excludes it.
 
 from __future__ import annotations
 

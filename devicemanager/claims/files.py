@@ -1,4 +1,4 @@
-"""Objects of structured claims from files, directories and whatever a program has.
+"""Objects of structured claims from files, directories and Python values.
 
 In:  paths, text, decoded documents or objects.
 Out: valid objects, or InvalidObject with one line for everything that is wrong.

@@ -1,8 +1,7 @@
-"""The kubelet's access to structured claims, which loads them at first use.
+"""The kubelet's access to structured claims, which loads them at first use."""
 
-Most nodes have no structured claims. They should not pay for importing the search, the
-objects and the constraints at every start.
-"""
+# Most nodes have no structured claims. They should not pay for importing the search, the
+# objects and the constraints at every start.
 
 from __future__ import annotations
 

@@ -5,24 +5,24 @@ Theory of operation. ``ClaimManager`` is what users, drivers and administrators 
 
 In:  objects, requests to allocate and release, reports of drivers.
 Out: views of claims, explanations, events, and the state file.
-
-Locks. One reentrant lock guards the objects, the allocations and the drivers. Decisions are
-made with it held. File writes, driver calls and event callbacks come after it is released:
-they can block, or call back. The writer of the state file takes this lock while it renders,
-so a write with this lock held could deadlock.
-
-Order of writes. An allocation is decided under the lock, then written to the state file, and
-only then answered and published as an event. If the write fails, it is undone, so that no
-pod relies on an allocation that a restart would forget. A release is decided under the lock;
-drivers unprepare the devices, then the file is written (``persistence`` says why later is
-safe). Events follow what they report, so a reader of an event finds its effect.
-
-Lifetimes. Objects survive a restart of the kubelet, as those of an API server do. Allocations
-are read from the state file at each start.
-
-Invariant: after every call, all claims of an admitted pod are allocated and reserved for it,
-and no claim is allocated without a pod unless ``allocate`` was called for it.
 """
+
+# Locks. One reentrant lock guards the objects, the allocations and the drivers. Decisions are
+# made with it held. File writes, driver calls and event callbacks come after it is released:
+# they can block, or call back. The writer of the state file takes this lock while it renders,
+# so a write with this lock held could deadlock.
+#
+# Order of writes. An allocation is decided under the lock, then written to the state file, and
+# only then answered and published as an event. If the write fails, it is undone, so that no
+# pod relies on an allocation that a restart would forget. A release is decided under the lock;
+# drivers unprepare the devices, then the file is written (``persistence`` says why later is
+# safe). Events follow what they report, so a reader of an event finds its effect.
+#
+# Lifetimes. Objects survive a restart of the kubelet, as those of an API server do. Allocations
+# are read from the state file at each start.
+#
+# Invariant: after every call, all claims of an admitted pod are allocated and reserved for it,
+# and no claim is allocated without a pod unless ``allocate`` was called for it.
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class ClaimManager:
     def explain(self, *claims: str) -> Explanation:
         """Explain why claims have their devices, or would get some together, or would not.
 
-        Raises ClaimsError for claims that can never be allocated as they are written.
+        Raises ClaimsError for claims that can never be allocated.
         """
         with self._lock:
             return self._allocated.allocator.explain(claims, self.node)

@@ -1,12 +1,11 @@
-"""The state file of claims: read when a kubelet starts, written before it answers.
+"""The state file of claims: read when a kubelet starts, written before it answers."""
 
-Order of writes. An allocation is on disk before the pod is admitted (``write``), or a restart
-would give its devices to another pod. A release is written later (``write_pending``): if the
-kubelet is killed in between, the file has too much, and the kubelet releases it once it knows
-all pods. Too much is safe; too little is not.
-
-Concurrent admissions share one write (``checkpoint.shared_writer``).
-"""
+# Order of writes. An allocation is on disk before the pod is admitted (``write``), or a restart
+# would give its devices to another pod. A release is written later (``write_pending``): if the
+# kubelet is killed in between, the file has too much, and the kubelet releases it once it knows
+# all pods. Too much is safe; too little is not.
+#
+# Concurrent admissions share one write (``checkpoint.shared_writer``).
 
 from __future__ import annotations
 
@@ -131,8 +130,8 @@ class _CountingFile:
     def __init__(self, file: StateFile) -> None:
         self._file = file
         self.changes = 0
+        # The number of changes that the text being written contains.
         self.rendered = 0
-        """The number of changes that the text being written contains."""
         self.written = 0
 
     def write(self, data: checkpoint.Contents) -> None:

@@ -2,21 +2,21 @@
 
 In:  what the kubelet does: start and stop, admit a pod, start a container, end pods.
 Out: for PodResources, run options and pod status: devices, CDI names and health.
-
-The path of one pod, with the calls of its kubelet:
-
-1. ``admit``: allocate and reserve all claims of the pod, or none, and write the state file.
-2. ``admitted`` if the pod is admitted, else ``unreserve``: device allocation, which comes
-   after it, can still reject the pod.
-3. ``prepare``: before a container starts, drivers prepare devices that are not prepared.
-4. ``remove_pods``, then ``flush``: the pod has ended. These are two calls because the kubelet
-   makes the first one with its own lock held, and the second one writes a file.
-
-After a restart, the state file can name pods that no longer exist. They keep their claims
-until the kubelet knows all pods (``remove_other_pods``), as the kubelet does with devices.
-
-``manager`` has the rules for locks and writes, which hold here as well.
 """
+
+# The path of one pod, with the calls of its kubelet:
+#
+# 1. ``admit``: allocate and reserve all claims of the pod, or none, and write the state file.
+# 2. ``admitted`` if the pod is admitted, else ``unreserve``: device allocation, which comes
+#    after it, can still reject the pod.
+# 3. ``prepare``: before a container starts, drivers prepare devices that are not prepared.
+# 4. ``remove_pods``, then ``flush``: the pod has ended. These are two calls because the kubelet
+#    makes the first one with its own lock held, and the second one writes a file.
+#
+# After a restart, the state file can name pods that no longer exist. They keep their claims
+# until the kubelet knows all pods (``remove_other_pods``), as the kubelet does with devices.
+#
+# ``manager`` has the rules for locks and writes, which hold here as well.
 
 from __future__ import annotations
 

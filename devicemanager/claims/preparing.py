@@ -1,10 +1,9 @@
-"""Calls to claim drivers: prepare devices before containers start, unprepare them at the end.
+"""Calls to claim drivers: prepare devices before containers start, unprepare them at the end."""
 
-Drivers are user code: they can be slow, raise any exception, or call the claim manager. So no
-lock is held during a call, and what was read before is checked again after it
-(``AllocatedClaims.record_prepared``). Preparing must succeed before a container starts;
-unpreparing cannot stop a release.
-"""
+# Drivers are user code: they can be slow, raise any exception, or call the claim manager. So no
+# lock is held during a call, and what was read before is checked again after it
+# (``AllocatedClaims.record_prepared``). Preparing must succeed before a container starts;
+# unpreparing cannot stop a release.
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""Virtual hardware: the pools that its drivers would publish, and classes for claims.
+"""Virtual hardware: the pools that its drivers would publish, and classes for claims."""
 
-- GPUs that can be partitioned: each card is a pool with one budget of compute and memory
-  slices, and offers more partitions than the budget covers. Profiles and charges are those
-  of an A100 with 80 GB.
-- NICs: each card is a pool of virtual functions, allocated whole, and one uplink whose
-  bandwidth is shared. All have the attribute ``card``, so a claim can request both of one card.
-- FPGAs: whole devices that differ in the version of their shell.
-"""
+# - GPUs that can be partitioned: each card is a pool with one budget of compute and memory
+#   slices, and offers more partitions than the budget covers. Profiles and charges are those
+#   of an A100 with 80 GB.
+# - NICs: each card is a pool of virtual functions, allocated whole, and one uplink whose
+#   bandwidth is shared. All have the attribute ``card``, so a claim can request both of one card.
+# - FPGAs: whole devices that differ in the version of their shell.
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 In:  ``ClaimsState``: the allocated claims, their pods, prepared devices and charges. Not
      stored: pools, classes and pending claims, which are objects of the API.
 Out: JSON with a version and a CRC-32 of its data; and back, or StateCorrupt.
-
-The kubelet, too, stores claims in a file of their own, next to the device manager's
-checkpoint (``dra_manager_state``, pkg/kubelet/cm/dra/state, v1.32).
 """
+
+# The kubelet, too, stores claims in a separate file, next to the device manager's checkpoint
+# (``dra_manager_state``, pkg/kubelet/cm/dra/state, v1.32).
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The objects that decide about claims, and the rules for replacing them.
+"""The objects that decide about claims, and the rules for replacing them."""
 
-Every method validates first and then applies, so a rejected object leaves the old one.
-"""
+# Every method validates first and then applies, so a rejected object leaves the old one.
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ binding). It is imported when the first constraint is compiled, because it is op
 
 Three things are added to the library:
 
-1. Limits. Anybody can write a constraint, so none may hang or crash the kubelet: 10 KiB,
+1. Limits. Any user can write a constraint, so none may hang or crash the kubelet: 10 KiB,
    32 levels, and a limit of cost that is checked before evaluation (``cost``).
 2. Coercion. ``device.memory >= '10Gi'`` compares a quantity, or a version, with a string.
    The library has overloads for ``<`` and the like, but ``==`` cannot be overloaded: the

@@ -2,19 +2,19 @@
 
 In:  the tree of an expression, and the sizes of its variables.
 Out: the largest number of steps that an evaluation can take.
-
-Why not stop an evaluation that takes too long? It runs in C++ without a way to interrupt it,
-and a limit of time would give different answers on different machines. The library limits
-nesting and iterations, but three things escape that:
-
-* strings and lists that an expression builds, which can double with every level;
-* nested loops, each of them within the limit of iterations;
-* regular expressions: ``a{1000}`` repeated compiles into a huge program.
-
-So each node gets two upper limits from those of its children: the steps that it takes, and
-the size of its value, because size is what later operations cost. A loop multiplies. One step
-is about 100 ns. Numbers stop at ``_HUGE``, so that hostile expressions cost no big integers.
 """
+
+# Why not stop an evaluation that takes too long? It runs in C++ without a way to interrupt it,
+# and a limit of time would give different answers on different machines. The library limits
+# nesting and iterations, but three things escape that:
+#
+# * strings and lists that an expression builds, which can double with every level;
+# * nested loops, each of them within the limit of iterations;
+# * regular expressions: ``a{1000}`` repeated compiles into a huge program.
+#
+# So each node gets two upper limits from those of its children: the steps that it takes, and
+# the size of its value, because size is what later operations cost. A loop multiplies. One step
+# is about 100 ns. Numbers stop at ``_HUGE``, so that hostile expressions cost no big integers.
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HUGE = 10**12
 _CALLBACK = 40
 """Steps of a function that is written in Python."""
 _UNKNOWN_PATTERN = 200_000
-"""Steps to compile a regular expression that is not a constant; RE2 has a limit of its own."""
+"""Steps to compile a regular expression that is not a constant; RE2 limits it."""
 _NATIVE = frozenset({"_&&_", "_||_", "!_", "_?_:_", "_[_]", "@not_strictly_false", "@in"})
 
 

@@ -3,13 +3,13 @@
 In:  ``cel.expr.ParsedExpr`` (cel/expr/syntax.proto) as the library serializes it.
 Out: nodes to walk and to change, the attributes that an expression reads (``keys_read``), and
      the same message serialized again.
-
-The library can serialize a compiled expression but offers no way to inspect it. Only the
-fields that are read here are declared: protobuf preserves unknown fields, so the rest of the
-message survives a change. The declaration is built at first use, in a descriptor pool of its
-own: a generated module would register ``cel.expr`` in the default pool and collide with any
-other copy of these messages in the user's program.
 """
+
+# The library can serialize a compiled expression but offers no way to inspect it. Only the
+# fields that are read here are declared: protobuf preserves unknown fields, so the rest of the
+# message survives a change. The declaration is built at first use, in a descriptor pool of its
+# own: a generated module would register ``cel.expr`` in the default pool and collide with any
+# other copy of these messages in the user's program.
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Quantities and versions as CEL values, and the functions for them.
+"""Quantities and versions as CEL values, and the functions for them."""
 
-The library has no custom types, so both are values of one protobuf message: with two message
-types, it rejects functions of the same name for each. The text in the message is canonical,
-so equal values are equal messages; ``in`` and comparisons of lists rely on that. The fields
-have names that are reserved words of CEL, so no expression can read them.
-"""
+# The library has no custom types, so both are values of one protobuf message: with two message
+# types, it rejects functions of the same name for each. The text in the message is canonical,
+# so equal values are equal messages; ``in`` and comparisons of lists rely on that. The fields
+# have names that are reserved words of CEL, so no expression can read them.
 
 from __future__ import annotations
 

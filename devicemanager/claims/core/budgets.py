@@ -2,18 +2,18 @@
 
 In:  a ``LedgerView``, and demands as for ``max_flow``.
 Out: disjoint sets whose charges fit the headroom of each pool, or None. Exact.
-
-The problem is NP-hard: with devices as vertices and budgets of one as edges, it asks for an
-independent set. So all of it counts steps, and the work is divided where it can be:
-
-1. A budget belongs to one pool. For each pool, ``_servable`` finds how many devices of each
-   demand it can serve: vectors of counts, only those that no other vector exceeds.
-2. Pools of the same make (equal cards, partitioned in the same way) share that work.
-3. ``_divide`` adds the pools up one by one, until a sum is what all demands need.
-
-Demands for the same set of devices are one demand here: only their sum matters, and each
-demand adds a dimension to the vectors.
 """
+
+# The problem is NP-hard: with devices as vertices and budgets of one as edges, it asks for an
+# independent set. So all of it counts steps, and the work is divided where it can be:
+#
+# 1. A budget belongs to one pool. For each pool, ``_servable`` finds how many devices of each
+#    demand it can serve: vectors of counts, only those that no other vector exceeds.
+# 2. Pools of the same make (equal cards, partitioned in the same way) share that work.
+# 3. ``_divide`` adds the pools up one by one, until a sum is what all demands need.
+#
+# Demands for the same set of devices are one demand here: only their sum matters, and each
+# demand adds a dimension to the vectors.
 
 from __future__ import annotations
 

@@ -3,20 +3,20 @@
 In:  the slots of a ``Problem``, all exclusive (or all admin access of one claim).
 Out: an answer, or None if there is certainly none. The answer need not be the first in the
      documented order; it is the same every time.
-
-First fit can spend its limit on one early choice without ever revising it. This search goes
-the other way: it settles the matched values, one constraint after another, and asks after
-each if what is left can still be served when the open constraints are ignored. There are
-only few values, and most fail at once. Three cases:
-
-1. No pool charges anything: ``max_flow`` decides in polynomial time.
-2. Pools charge for devices: ``max_flow`` first, which says no quickly; then ``budgets``,
-   which is exact and exponential in the worst case, therefore limited by steps.
-3. Shared requests, or admin access next to other requests: not decidable here
-   (``is_decidable``). Dividing capacity is a knapsack problem, and first fit continues.
-
-Once all values are settled, nothing is ignored, and the answer of that check is the result.
 """
+
+# First fit can spend its limit on one early choice without ever revising it. This search goes
+# the other way: it settles the matched values, one constraint after another, and asks after
+# each if what is left can still be served when the open constraints are ignored. There are
+# only few values, and most fail at once. Three cases:
+#
+# 1. No pool charges anything: ``max_flow`` decides in polynomial time.
+# 2. Pools charge for devices: ``max_flow`` first, which says no quickly; then ``budgets``,
+#    which is exact and exponential in the worst case, therefore limited by steps.
+# 3. Shared requests, or admin access next to other requests: not decidable here
+#    (``is_decidable``). Dividing capacity is a knapsack problem, and first fit continues.
+#
+# Once all values are settled, nothing is ignored, and the answer of that check is the result.
 
 from __future__ import annotations
 

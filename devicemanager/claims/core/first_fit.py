@@ -2,31 +2,31 @@
 
 In:  the slots of a ``Problem`` that can interfere with each other, and a limit of picks.
 Out: the first answer in the documented order, or None if there is no answer at all.
-
-The order is part of the API: a user who knows it can predict which device a claim gets, and
-``explain`` shows the same device that an admission then allocates. Slot after slot:
-
-1. fewer devices before more (only shared requests have a choice);
-2. devices of one pool, pool by pool, before devices of several pools;
-3. devices by number.
-
-The search is depth first because the order is lexicographic: a slot's choice matters more
-than all choices of the slots after it. So the first complete answer on the way down is the
-wanted one, and a search for the best of all answers is not needed.
-
-Depth first alone is exponential. Two rules prune the tree without losing an answer:
-
-* Interchangeable devices (``Problem.interchangeable``) are tried once: if the lowest leads to
-  no answer, the others do not either. The tree branches by kind of device, not by device.
-* After each pick, ``is_hopeless`` counts what later slots need, and matches it by
-  ``max_flow`` if devices are scarce. A pick that takes a device that a later slot cannot do
-  without is undone at once, not after all combinations of the slots in between.
-
-What remains hard are charges, shared capacity and matched values across slots. If the limit
-of picks ends the search, ``decide`` answers for exclusive requests; for shared requests the
-search continues until the step budget of the call is spent.
 """
 
+# The order is part of the API: a user who knows it can predict which device a claim gets, and
+# ``explain`` shows the same device that an admission then allocates. Slot after slot:
+#
+# 1. fewer devices before more (only shared requests have a choice);
+# 2. devices of one pool, pool by pool, before devices of several pools;
+# 3. devices by number.
+#
+# The search is depth first because the order is lexicographic: a slot's choice matters more
+# than all choices of the slots after it. So the first complete answer on the way down is the
+# wanted one, and a search for the best of all answers is not needed.
+#
+# Depth first alone is exponential. Two rules prune the tree without losing an answer:
+#
+# * Interchangeable devices (``Problem.interchangeable``) are tried once: if the lowest leads to
+#   no answer, the others do not either. The tree branches by kind of device, not by device.
+# * After each pick, ``is_hopeless`` counts what later slots need, and matches it by
+#   ``max_flow`` if devices are scarce. A pick that takes a device that a later slot cannot do
+#   without is undone at once, not after all combinations of the slots in between.
+#
+# What remains hard are charges, shared capacity and matched values across slots. If the limit
+# of picks ends the search, ``decide`` answers for exclusive requests; for shared requests the
+# search continues until the step budget of the call is spent.
+#
 # Each way to fill a slot is one step of a generator: while it is suspended, its picks are
 # made; when it resumes, they are undone. So every change stands next to its inverse, and
 # ``_Search.run`` keeps a list of generators, one per slot, instead of recursing over slots.

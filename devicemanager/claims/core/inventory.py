@@ -1,9 +1,8 @@
-"""Published pools as the search sees them: numbered devices, grouped by what they are like.
+"""Published pools as the search sees them: numbered devices, grouped by what they are like."""
 
-A device's number is its place in the order of consideration: pools by driver and name,
-devices as published. A lower number always means "considered first", so "the lowest k of a
-set" is the answer to most questions of order.
-"""
+# A device's number is its place in the order of consideration: pools by driver and name,
+# devices as published. A lower number always means "considered first", so "the lowest k of a
+# set" is the answer to most questions of order.
 
 from __future__ import annotations
 

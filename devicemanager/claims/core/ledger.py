@@ -2,21 +2,21 @@
 
 In:  allocations from ``solve``, releases, or the state of an earlier ledger.
 Out: what a claim has, what is in use, and what pools are charged.
-
-Two decisions shape it:
-
-* Devices are known by key, not by number, and the ledger never asks if they are still
-  published. Republishing a pool, or removing it, cannot release or move anything, and a
-  device that comes back under its key still belongs to its claims.
-* A device's charge is recorded when its first claim gets it and stays until its last claim
-  is released, whatever its pool publishes in between. Otherwise a release could give back
-  more or less than was charged.
-
-Admin access is recorded with its claim but uses no device and is not charged.
-
-``commit`` checks everything before it changes anything, although ``solve`` has decided
-already: the caller may have changed the ledger in between.
 """
+
+# Two decisions shape it:
+#
+# * Devices are known by key, not by number, and the ledger never asks if they are still
+#   published. Republishing a pool, or removing it, cannot release or move anything, and a
+#   device that comes back under its key still belongs to its claims.
+# * A device's charge is recorded when its first claim gets it and stays until its last claim
+#   is released, even if its pool is republished in between. Otherwise a release could give
+#   back more or less than was charged.
+#
+# Admin access is recorded with its claim but uses no device and is not charged.
+#
+# ``commit`` checks everything before it changes anything, although ``solve`` has decided
+# already: the caller may have changed the ledger in between.
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class Ledger:
         self._allocations: dict[str, Allocation] = {}
         # Derived from the allocations and the recorded charges; ``self_check`` compares them.
         self._in_use: dict[DeviceKey, _DeviceUse] = {}
+        # The sum of the charges, by pool and resource; no zeros.
         self._charged: dict[PoolKey, Counter[str]] = {}
-        """The sum of the charges, by pool and resource; no zeros."""
 
     def allocation(self, claim: str) -> Allocation | None:
         """Return what the claim has; None if it is not allocated."""

@@ -3,15 +3,15 @@
 In:  demands, each a set of devices and how many of them are needed.
 Out: disjoint sets, or None. Charges and matched values are not considered: without them the
      answer is exact, with them "no" is still certain.
-
-Serving demands one after another is not enough. If the first one takes a device that is the
-only one for the second, the second fails although exchanging the devices would serve both.
-Augmenting paths do this exchange: a demand can take a device from another one if that one
-gets a replacement, through any number of demands (bipartite b-matching, Ford-Fulkerson).
-
-Devices that the same demands can use form a cell. The flow runs between demands and cells,
-so its cost grows with the number of demands, not with the number of devices.
 """
+
+# Serving demands one after another is not enough. If the first one takes a device that is the
+# only one for the second, the second fails although exchanging the devices would serve both.
+# Augmenting paths do this exchange: a demand can take a device from another one if that one
+# gets a replacement, through any number of demands (bipartite b-matching, Ford-Fulkerson).
+#
+# Devices that the same demands can use form a cell. The flow runs between demands and cells,
+# so its cost grows with the number of demands, not with the number of devices.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Values of the search: what claims request and what they get, free of any API's types.
+"""Values of the search: what claims request and what they get, free of any API's types."""
 
-``devmgmtproto.k8s.io`` and ``resource.k8s.io`` both reduce to these values. The front end
-resolves classes, evaluates constraints and rounds amounts; ``solve`` decides.
-"""
+# ``devmgmtproto.k8s.io`` and ``resource.k8s.io`` both reduce to these values. The front end
+# resolves classes, evaluates constraints and rounds amounts; ``solve`` decides.
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class Alternative:
     count: int = 1
     """The least number of devices, 1 or more."""
     limit: int | None = None
-    """The largest number of devices of a shared request; None is no limit. Other requests
+    """The largest number of devices of a shared request; None is unlimited. Other requests
     get exactly ``count``: fewer do not satisfy them, and more are never needed."""
     amounts: Amounts = attrs.field(factory=dict)
     """SHARED: the amounts that all its devices provide together, each more than 0."""
@@ -193,7 +192,7 @@ class Undecided:
 
 @attrs.frozen
 class Error:
-    """The claim can never be allocated as it is written."""
+    """The claim can never be allocated, even with other pools."""
 
     claim: str
     message: str

@@ -1,9 +1,8 @@
-"""What a search has allocated so far, and what that leaves for the next slots.
+"""What a search has allocated so far, and what that leaves for the next slots."""
 
-Every change has an inverse: ``pick`` and ``put_back``, ``share`` and ``unshare``, ``settle``
-and ``unsettle``. The search undoes changes in reverse order, so nothing is copied: a search
-makes up to thousands of picks, and a copy of the state for each would cost most of its time.
-"""
+# Every change has an inverse: ``pick`` and ``put_back``, ``share`` and ``unshare``, ``settle``
+# and ``unsettle``. The search undoes changes in reverse order, so nothing is copied: a search
+# makes up to thousands of picks, and a copy of the state for each would cost most of its time.
 
 from __future__ import annotations
 
@@ -42,14 +41,14 @@ class PartialAllocation:
         # All sets below are of this search alone, except ``_charged``.
         self._exclusive = 0
         self._shared = 0
+        # By device in ``_shared``: the allocated amounts, with those of other claims.
         self._amounts: dict[int, dict[str, int]] = {}
-        """By device in ``_shared``: the allocated amounts, with those of other claims."""
+        # By claim: its devices in this search, also with admin access.
         self._used = {slot.claim: 0 for slot in slots}
-        """By claim: its devices in this search, also with admin access."""
         self._charged = problem.view.in_use
         self._headroom = [dict(headroom) for headroom in problem.view.headroom]
+        # By constraint: the devices with the settled value; 0 while it is open.
         self._agreed = [0] * len(problem.constraints)
-        """By constraint: the devices with the settled value; 0 while it is open."""
 
     # -- whole devices -----------------------------------------------------------------
 

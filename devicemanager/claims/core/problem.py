@@ -3,20 +3,20 @@
 In:  a ``LedgerView``, the claims, and one alternative for each request (``Choice``).
 Out: slots with their usable devices, constraints with their values, and ``reduce``, which
      removes what no answer can contain.
-
-A slot is a request with the alternative chosen for it. A constraint is a matched attribute
-and the slots whose devices must all have the same value of it.
-
-``reduce`` only counts, which is cheap, and is repeated until nothing changes:
-
-* of a slot, devices whose combination of matched values is too rare for it;
-* of a constraint, values that one of its slots has too few devices of, or that all its
-  slots together have too few devices of.
-
-This answers the two worst cases of a plain search before it begins: one device too few among
-many identical ones (a search would try every subset), and many small groups of matching
-devices none of which is large enough.
 """
+
+# A slot is a request with the alternative chosen for it. A constraint is a matched attribute
+# and the slots whose devices must all have the same value of it.
+#
+# ``reduce`` only counts, which is cheap, and is repeated until nothing changes:
+#
+# * of a slot, devices whose combination of matched values is too rare for it;
+# * of a constraint, values that one of its slots has too few devices of, or that all its
+#   slots together have too few devices of.
+#
+# This answers the two worst cases of a plain search before it begins: one device too few among
+# many identical ones (a search would try every subset), and many small groups of matching
+# devices none of which is large enough.
 
 from __future__ import annotations
 

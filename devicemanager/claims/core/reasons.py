@@ -3,15 +3,15 @@
 In:  the same arguments as ``solve``, or an answer of it.
 Out: ``Rejection`` for each alternative of a call that does not fit; ``Leftover`` for each
      request of one that does.
-
-The rules apply in a fixed order: driver, class and constraints (from the front end), other
-claims, capacity, budgets, matched attributes. Each device counts for one rule only, so the
-numbers of an explanation add up to all devices.
-
-This runs after the search, with a step budget of its own: the explanation of a rejection must
-not depend on what the search has left. It can afford first fit and the exact decision once
-more, for one request at a time, to tell "does not fit" from "not with the other requests".
 """
+
+# The rules apply in a fixed order: driver, class and constraints (from the front end), other
+# claims, capacity, budgets, matched attributes. Each device counts for one rule only, so the
+# numbers of an explanation add up to all devices.
+#
+# This runs after the search with its own step budget: the explanation of a rejection must not
+# depend on what the search has left. It can afford first fit and the exact decision once more
+# for each request, to distinguish "does not fit" from "not with the other requests".
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ def _rejection(
 ) -> Rejection:
     claim = claims[choice[0]]
     alternative = claim.requests[choice[1]].alternatives[choice[2]]
-    # A step budget of its own: see above.
     problem = Problem.of(view, claims, [choice], limits.devices, StepBudget(limits.total))
     slot = problem.slots[0]
     sieve = _Sieve(view, alternative)

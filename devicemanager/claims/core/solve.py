@@ -2,27 +2,27 @@
 
 In:  the inventory of one node, the ledger, and the claims of one call.
 Out: an ``Outcome``. The ledger is not changed; ``Ledger.commit`` records a solution.
-
-Which answer: the requests of all claims stand in a row, in the order given. First counts
-preference: an earlier request keeps a better alternative even if all later ones then get a
-worse one. For these alternatives, ``first_fit`` has the order of the devices.
-
-The search has layers. Each one is exact or leaves the rest to the next:
-
-1. ``_options`` drops alternatives that do not fit even alone.
-2. ``_choose`` goes through the combinations of alternatives, depth first, and extends a
-   combination only if it can be filled so far. Most calls have only one combination.
-3. ``Problem.reduce`` removes devices and values by counting.
-4. ``_components`` splits slots that cannot interfere with each other. Then hard parts of a
-   call do not multiply each other's cost, and the first answers of the parts together are the
-   first answer of the whole.
-5. ``first_fit`` searches each component in the documented order.
-6. ``decide`` takes over for whole devices if first fit needs too many picks. It says exactly
-   if the component fits; its answer need not be the first one in order.
-
-All layers count steps in one ``StepBudget``. A spent budget ends the call as ``Undecided``,
-which is never "does not fit".
 """
+
+# Which answer: the requests of all claims stand in a row, in the order given. First counts
+# preference: an earlier request keeps a better alternative even if all later ones then get a
+# worse one. For these alternatives, ``first_fit`` has the order of the devices.
+#
+# The search has layers. Each one is exact or leaves the rest to the next:
+#
+# 1. ``_options`` drops alternatives that do not fit even alone.
+# 2. ``_choose`` goes through the combinations of alternatives, depth first, and extends a
+#    combination only if it can be filled so far. Most calls have only one combination.
+# 3. ``Problem.reduce`` removes devices and values by counting.
+# 4. ``_components`` splits slots that cannot interfere with each other. Then hard parts of a
+#    call do not multiply each other's cost, and the first answers of the parts together are the
+#    first answer of the whole.
+# 5. ``first_fit`` searches each component in the documented order.
+# 6. ``decide`` takes over for whole devices if first fit needs too many picks. It says exactly
+#    if the component fits; its answer need not be the first one in order.
+#
+# All layers count steps in one ``StepBudget``. A spent budget ends the call as ``Undecided``,
+# which is never "does not fit".
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ class _Call:
     def __init__(self, view: LedgerView, claims: Sequence[Claim], limits: Limits) -> None:
         self.view = view
         self.steps = StepBudget(limits.total)
+        # The first claim that would fit if a claim could have more devices.
         self.too_many: Error | None = None
-        """The first claim that would fit if a claim could have more devices."""
         self._claims = claims
         self._limits = limits
 
@@ -167,7 +167,7 @@ class _Call:
     def _is_possible(
         self, chosen: Sequence[Choice | None], options: Sequence[Sequence[Choice]]
     ) -> bool:
-        """True if there are enough whole devices, whatever undecided requests choose."""
+        """True if there are enough whole devices for some choice of the undecided requests."""
         demands = []
         for choice, choices in zip(chosen, options, strict=True):
             found = [self._alternative(each) for each in ([choice] if choice else choices)]

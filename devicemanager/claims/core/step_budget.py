@@ -1,9 +1,8 @@
-"""Limits of one search, counted in steps.
+"""Limits of one search, counted in steps."""
 
-A step is work that costs about as much as picking one device. Steps are counted instead of
-time, so a search that is cut off is cut off at the same place on every machine. A test that
-sees ``Undecided`` once therefore always sees it.
-"""
+# A step is work that costs about as much as picking one device. Steps are counted instead of
+# time, so a search that is cut off is cut off at the same place on every machine. A test that
+# sees ``Undecided`` once therefore always sees it.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Published pools into the inventory of the search, and its solutions into a claim's status.
+"""Published pools into the inventory of the search, and its solutions into a claim's status."""
 
-Amounts are rounded here, and nowhere else: charges up, budgets and capacity down, to whole
-blocks. So the search never overcommits a device, and compares integers only.
-"""
+# Amounts are rounded here, and nowhere else: charges up, budgets and capacity down, to whole
+# blocks. So the search never overcommits a device, and compares integers only.
 
 from __future__ import annotations
 

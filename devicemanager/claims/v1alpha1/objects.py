@@ -1,8 +1,7 @@
-"""The objects of ``devmgmtproto.k8s.io/v1alpha1`` as immutable values.
+"""The objects of ``devmgmtproto.k8s.io/v1alpha1`` as immutable values."""
 
-Fields have the names of the API in Python's spelling. Amounts are quantities in the unit of
-their resource, such as bytes, CPUs or pieces.
-"""
+# Fields have the names of the API in Python's spelling. Amounts are quantities in the unit of
+# their resource, such as bytes, CPUs or pieces.
 
 from __future__ import annotations
 

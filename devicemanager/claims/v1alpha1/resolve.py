@@ -3,11 +3,11 @@
 In:  a claim, the classes, and the inventory of a node.
 Out: a ``core.model.Claim`` with the eligible devices of each alternative, and the reasons why
      other devices are not eligible; or ClaimsError for what no change of pools can fix.
-
-Evaluating CEL takes most of the time of an allocation. A constraint is therefore evaluated
-once for each combination of values of the attributes that it reads, not once per device:
-thousands of devices have a few combinations. The results are cached with the inventory.
 """
+
+# Evaluating CEL takes most of the time of an allocation. A constraint is therefore evaluated
+# once for each combination of values of the attributes that it reads, not once per device:
+# thousands of devices have a few combinations. The results are cached with the inventory.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The rules for objects of the API. Each broken rule becomes one error with its field path.
+"""The rules for objects of the API. Each broken rule becomes one error with its field path."""
 
-Texts are the API server's where it has one for the case. All rules are checked, not only the
-first: a pool can have thousands of devices, and a user fixes a file at once.
-"""
+# Texts are the API server's where it has one for the case. All rules are checked, not only the
+# first: a pool can have thousands of devices, and a user fixes a file at once.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Resource claims of a pod: its list, what containers use, and claims for extended resources.
+"""Resource claims of a pod: its list, what containers use, and claims for extended resources."""
 
-Rules follow ``validatePodResourceClaims`` and ``validateResourceClaimNames``
-(pkg/apis/core/validation/validation.go, v1.32).
-"""
+# Rules follow ``validatePodResourceClaims`` and ``validateResourceClaimNames``
+# (pkg/apis/core/validation/validation.go, v1.32).
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""YAML and JSON text into plain Python values, safely for any text.
+"""YAML and JSON text into plain Python values, safely for any text."""
 
-A manifest can come from anyone, so three things must end as ManifestError: nesting so deep
-that it overflows the C stack, aliases that expand into gigabytes, and the unexpected
-exceptions that PyYAML raises for some scalars. Therefore a text is parsed twice: first into
-events, which come one by one and can be counted safely (``_check_shape``), then into values.
-"""
+# A manifest can come from anyone, so three things must end as ManifestError: nesting so deep
+# that it overflows the C stack, aliases that expand into gigabytes, and the unexpected
+# exceptions that PyYAML raises for some scalars. Therefore a text is parsed twice: first into
+# events, which come one by one and can be counted safely (``_check_shape``), then into values.
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Errors of manifests and other objects: which field, and what is wrong with it.
+"""Errors of manifests and other objects: which field, and what is wrong with it."""
 
-The constructors (``invalid``, ``required``, ``unsupported``) use the words of the API server
-(k8s.io/apimachinery/pkg/util/validation/field, v1.32).
-"""
+# The constructors (``invalid``, ``required``, ``unsupported``) use the words of the API server
+# (k8s.io/apimachinery/pkg/util/validation/field, v1.32).
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The known fields of a pod's spec and containers: Kubernetes 1.37, and workloadRef of 1.35.
+"""The known fields of a pod's spec and containers: Kubernetes 1.37, and workloadRef of 1.35."""
 
-An unknown field is usually a misspelled one. Ignoring it would silently run the pod without
-its devices, so it is rejected, as the API server does under strict field validation.
-"""
+# An unknown field is usually a misspelled one. Ignoring it would silently run the pod without
+# its devices, so it is rejected, as the API server does under strict field validation.
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""A container's ``resources``: limits and requests as whole numbers, validated.
+"""A container's ``resources``: limits and requests as whole numbers, validated."""
 
-Rules and texts are those of ``ValidateResourceRequirements`` and
-``validateContainerResourceName`` (pkg/apis/core/validation/validation.go, v1.32).
-
-Quantities are parsed here and not by the ``kubernetes`` package: importing it takes a quarter
-of a second, and its parser accepts what the API server rejects.
-"""
+# Rules and texts are those of ``ValidateResourceRequirements`` and
+# ``validateContainerResourceName`` (pkg/apis/core/validation/validation.go, v1.32).
+#
+# Quantities are parsed here and not by the ``kubernetes`` package: importing it takes a quarter
+# of a second, and its parser accepts what the API server rejects.
 
 from __future__ import annotations
 

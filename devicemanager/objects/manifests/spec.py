@@ -1,9 +1,8 @@
-"""A decoded manifest into a pod, validated as the API server does.
+"""A decoded manifest into a pod, validated as the API server does."""
 
-Order, rules and texts follow ``ValidatePodCreate`` (pkg/apis/core/validation, v1.32). Only
-fields that matter for device allocation are validated, and the first error ends it: a user
-fixes one line after the other, as with ``kubectl apply``.
-"""
+# Order, rules and texts follow ``ValidatePodCreate`` (pkg/apis/core/validation, v1.32). Only
+# fields that matter for device allocation are validated, and the first error ends it: a user
+# fixes one line after the other, as with ``kubectl apply``.
 
 from __future__ import annotations
 
