@@ -1,4 +1,4 @@
-"""Explanations: which rule kept each device from a claim, in words and as data."""
+"""Explanations: the first rule that excludes each device, in words and as data."""
 
 import json
 
@@ -33,7 +33,7 @@ def gpus(count, **spec):
     return {"deviceClass": "gpu", "requests": {"count": count}, **spec}
 
 
-def test_a_rejection_is_explained_device_by_device():
+def test_rejection_is_explained_for_each_device():
     found = node(
         pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=1), "d"]),
         pool("q", ["e", "f", "g", "h"], driver="other.example.com"),
@@ -61,7 +61,7 @@ def test_a_rejection_is_explained_device_by_device():
         found.allocate(["default/y"], NODE)
 
 
-def test_what_a_claim_has_is_explained_as_what_it_would_get():
+def test_allocated_claim_has_the_explanation_of_a_pending_one():
     found = node(
         pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=0)]),
         device_class(),
@@ -85,7 +85,7 @@ def test_what_a_claim_has_is_explained_as_what_it_would_get():
     assert after.message == 'DeviceClaim "default/x" is allocated'
 
 
-def test_claims_are_explained_together_and_nothing_changes():
+def test_claims_are_explained_together_without_changes():
     found = node(pool(), device_class(), claim("x", gpus(1)), claim("y", gpus(1)), claim("z"))
     found.allocate(["default/x"], NODE)
     explanation = explain(found, "x", "y")
@@ -127,7 +127,7 @@ def card():
         ),
     ],
 )
-def test_the_summary_says_what_is_short(instance, summary):
+def test_summary_names_what_is_missing(instance, summary):
     spec = card()
     for each in spec["devices"]:
         each["attributes"] = [{"name": "name", "stringValue": each["name"]}]
@@ -137,7 +137,7 @@ def test_the_summary_says_what_is_short(instance, summary):
     assert request.summary == summary
 
 
-def test_shares_and_admin_access_show_what_is_taken():
+def test_shared_and_admin_requests_show_their_devices():
     found = node(
         pool(**card()),
         device_class(),
@@ -150,7 +150,7 @@ def test_shares_and_admin_access_show_what_is_taken():
     assert (admin.summary, admin.taken) == ("gets 2 devices, with admin access", ("p/a", "p/b"))
 
 
-def test_a_claim_whose_devices_are_gone_is_still_explained():
+def test_claim_with_withdrawn_devices_is_explained():
     found = node(pool(devices=[device("a", numa=0), "b"]), device_class(), claim("x", gpus(1)))
     found.allocate(["default/x"], NODE)
     found.store.publish(read(pool(devices=["b"])))
@@ -159,7 +159,7 @@ def test_a_claim_whose_devices_are_gone_is_still_explained():
     assert [each.rule for each in request.excluded] == ["not needed"]
 
 
-def test_what_can_never_be_is_one_line():
+def test_impossible_claims_have_a_one_line_explanation():
     many = pool(devices=[f"d{number}" for number in range(40)])
     found = node(many, device_class(), device_class("all", adminAccess=True), claim("x", gpus(33)))
     message = 'DeviceClaim "default/x": needs 33 devices; a claim can have at most 32'

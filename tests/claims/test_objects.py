@@ -1,4 +1,4 @@
-"""Objects of the API: read, written, and every rule that they may break."""
+"""Objects of the API: reading, writing, and every rule that they can break."""
 
 import copy
 import datetime
@@ -95,11 +95,11 @@ EVERYTHING = list(EVERYTHING)
 
 
 @pytest.mark.parametrize("found", EVERYTHING, ids=lambda each: each["kind"])
-def test_what_is_written_is_what_was_read(found):
+def test_write_object_returns_the_document_that_was_read(found):
     assert write_object(read_object(copy.deepcopy(found))) == found
 
 
-def test_values_have_the_types_that_they_should():
+def test_read_object_converts_values():
     gpus = read_object(copy.deepcopy(EVERYTHING[0]))
     first = gpus.devices[0]
     assert [each.values() for each in first.attributes] == [
@@ -111,7 +111,7 @@ def test_values_have_the_types_that_they_should():
     assert gpus.available_devices == 2
 
 
-def test_go_writes_two_fields_of_a_class_in_capitals():
+def test_class_fields_can_have_the_case_that_go_writes():
     spec = {"Driver": "d.example.com", "DeviceType": "gpu"}
     found = read_object(document("DeviceClass", "gpu", spec))
     assert (found.driver, found.device_type) == ("d.example.com", "gpu")
@@ -124,12 +124,12 @@ def test_null_is_absent():
     assert found == read_object(claim("c", {"deviceClass": "gpu"}))
 
 
-def test_a_claim_without_namespace_is_in_the_default_one():
+def test_namespace_defaults_to_default():
     assert read_object(claim("c")).id == "default/c"
     assert read_object(document("DeviceClaim", "c", claim()["spec"], namespace="n")).id == "n/c"
 
 
-def test_numbers_may_stand_for_quantities():
+def test_quantities_can_be_numbers():
     found = read_object(claim("c", {"deviceClass": "gpu", "requests": {"count": 2, "cpu": 0.5}}))
     assert found.claims[0].detail.requests == {
         "count": Quantity.parse("2"),
@@ -250,12 +250,12 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("found", "line"), BROKEN, ids=range(len(BROKEN)))
-def test_broken_rules(found, line):
+def test_broken_rules_have_one_line_each(found, line):
     (only,) = lines(found)
     assert line in only
 
 
-def test_what_only_a_program_can_make():
+def test_values_without_a_json_form_are_converted_or_rejected():
     inside = {**pool(), "metadata": {"name": "p", "labels": {}}}
     inside["metadata"]["labels"]["x"] = inside
     assert lines(inside) == ["object: nested too deeply, or contains itself"]
@@ -268,7 +268,7 @@ def test_what_only_a_program_can_make():
     assert write_object(found)["spec"] == plain
 
 
-def test_every_broken_rule_has_its_line():
+def test_all_broken_rules_are_reported():
     found = pool(driver="", devices=[{"name": "a", "requests": {"x": 1, "y": 2}}, "a"])
     assert len(lines(found)) == 4
 
@@ -280,17 +280,17 @@ def test_too_many_devices_are_one_line():
     ]
 
 
-def test_a_text_is_read_no_further_than_too_many_items():
+def test_parser_stops_at_too_many_items():
     with pytest.raises(InvalidObject, match=f"p.yaml: line 1: a list of more than {MAX_DEVICES}"):
         read_text(f"[{'1,' * (MAX_DEVICES + 1)}}}", "p.yaml")
 
 
-def test_a_device_status_names_a_device_that_the_claim_holds():
-    held = {"devicePoolName": "p", "deviceName": "d"}
+def test_device_status_must_name_an_allocated_device():
+    allocated = {"devicePoolName": "p", "deviceName": "d"}
 
     def with_status(**status):
         found = claim("c")
-        found["status"] = {"allocations": [held], "deviceStatuses": [{**held, **status}]}
+        found["status"] = {"allocations": [allocated], "deviceStatuses": [{**allocated, **status}]}
         return found
 
     addresses = [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]
@@ -304,7 +304,7 @@ def test_a_device_status_names_a_device_that_the_claim_holds():
     assert 'Invalid value: "p/e": the device is not allocated to the claim' in line
 
 
-def test_objects_made_in_a_program_are_checked_as_well():
+def test_check_validates_objects_made_in_a_program():
     bad = api.DeviceClass(api.ObjectMeta("gpu"), "d.example.com")
     with pytest.raises(InvalidObject, match=r'DeviceClass "gpu": spec.deviceType: Required value'):
         check(bad)
@@ -320,7 +320,7 @@ VALUES = st.recursive(
 
 @st.composite
 def damaged(draw):
-    """A valid document in which some field at any depth holds something else."""
+    """Draw a valid document in which one field at any depth has another value."""
     found = copy.deepcopy(draw(st.sampled_from(EVERYTHING[:3])))
     node = found
     while True:
@@ -335,7 +335,7 @@ def damaged(draw):
 
 @examples(0.5)
 @given(damaged())
-def test_whatever_a_field_holds_it_is_read_or_rejected_in_lines(found):
+def test_any_document_is_read_or_rejected(found):
     try:
         again = read_object(found)
     except InvalidObject as error:

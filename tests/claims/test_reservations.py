@@ -1,4 +1,4 @@
-"""Which pods use which claims."""
+"""Reservations: the pods that use each claim."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_both_directions_always_agree(steps):
+def test_reservations_by_claim_and_by_pod_agree(steps):
     found, expected = Reservations(), set()
     for step, claim, pod in steps:
         if step == "reserve":

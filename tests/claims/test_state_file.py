@@ -1,4 +1,4 @@
-"""The state of claims as text: exact, checked, and clear about what is wrong with it."""
+"""The state file of claims: an exact round trip, and one clear error for anything else."""
 
 import json
 import zlib
@@ -23,8 +23,8 @@ A, B = DeviceKey("d.example.com", "p", "a"), DeviceKey("d.example.com", "p", "b"
 
 def record(name, *grants, **fields):
     found = read(claim(name))
-    held = tuple(DeviceAllocation(each.device.pool, each.device.name) for each in grants)
-    status = ClaimStatus(held, pod_names=tuple(sorted(fields.get("users", {}).values())))
+    devices = tuple(DeviceAllocation(each.device.pool, each.device.name) for each in grants)
+    status = ClaimStatus(devices, pod_names=tuple(sorted(fields.get("users", {}).values())))
     return ClaimRecord(evolve(found, status=status), Allocation(found.id, grants), **fields)
 
 
@@ -39,12 +39,12 @@ STATE = ClaimsState(
 )  # fmt: skip
 
 
-def test_what_is_read_is_what_was_written():
+def test_parse_state_returns_what_was_rendered():
     assert parse_state(StateWriter().render(STATE)) == STATE
     assert parse_state(StateWriter().render(ClaimsState())) == ClaimsState()
 
 
-def test_a_writer_that_remembers_writes_the_same_as_a_fresh_one():
+def test_reused_writer_renders_the_same_as_a_new_one():
     writer = StateWriter()
     changed = evolve(STATE, records=(STATE.records[0], evolve(STATE.records[1], users={})))
     for state in (STATE, changed, ClaimsState(), STATE):
@@ -84,6 +84,6 @@ def broken_claim(data):
     ],
     ids=range(12),
 )
-def test_a_text_that_is_no_state(data, complaint):
+def test_parse_state_rejects_other_texts(data, complaint):
     with pytest.raises(StateCorrupt, match=complaint):
         parse_state(data)

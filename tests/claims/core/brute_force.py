@@ -1,6 +1,6 @@
-"""The order of answers, tried out literally: every choice, every set of devices, one by one.
+"""The documented order of answers by brute force: every alternative, every set of devices.
 
-Written from the specification with plain lists, so that it shares no idea with the solver.
+Written from the specification with plain lists, so that it shares no idea with the search.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Chosen = tuple[int, int, Alternative]
 
 @attrs.define
 class State:
-    """What is held while the slots are filled."""
+    """What is allocated while the slots are filled."""
 
     whole: set[DeviceKey]
     shared: dict[DeviceKey, dict[str, int]]
     spent: dict[tuple[str, str], dict[str, int]]
     mine: dict[int, set[DeviceKey]]
-    """By claim: what it has already."""
+    """By claim: its devices so far."""
     values: dict[tuple[int, str, object], Hashable]
-    """By claim, attribute and scope: the value that was settled."""
+    """By claim, attribute and scope: the settled value."""
 
     def copy(self) -> State:
         return State(
@@ -123,7 +123,7 @@ def _sets(
 
 
 def _scopes(claim: Claim, slot: Chosen) -> list[tuple[str, object]]:
-    """The attributes that must be equal, each with whom they must be equal for."""
+    """Return the attributes that must be equal, each with the scope of that rule."""
     _, request, alternative = slot
     scopes: list[tuple[str, object]] = [(name, request) for name in alternative.match]
     for match in claim.match:
@@ -139,7 +139,7 @@ def _take(
     devices: Sequence[Device],
     state: State,
 ) -> Devices | None:
-    """Change the state; None if the devices cannot be had."""
+    """Allocate devices in the state; None if they are not available."""
     number, _, alternative = slot
     scopes = _scopes(claim, slot)
     if not devices:

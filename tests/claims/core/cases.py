@@ -1,4 +1,4 @@
-"""Small inventories and claims, made so that what may collide does."""
+"""Strategies for small inventories and claims that conflict often."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def amounts(names: tuple[str, ...], low: int, high: int) -> st.SearchStrategy[di
     return st.dictionaries(st.sampled_from(names), st.integers(low, high), max_size=len(names))
 
 
-shares = st.builds(
+capacities = st.builds(
     lambda blocks, block: ConsumableCapacity(blocks * block, block),
     st.integers(0, 6),
     st.integers(1, 2),
@@ -31,20 +31,20 @@ shares = st.builds(
 
 
 Make = tuple[dict[str, int], dict[str, int], dict[str, ConsumableCapacity]]
-"""Attributes, charge and shares of a device."""
+"""Attributes, charge and capacity of a device."""
 
 makes: st.SearchStrategy[Make] = st.tuples(
     st.dictionaries(st.sampled_from(ATTRIBUTES), st.integers(0, 1), max_size=2),
     st.just({}) | amounts(("units", "lanes"), 0, 2),
-    st.fixed_dictionaries({"mem": shares, "bw": shares})
-    | st.fixed_dictionaries({"mem": shares})
+    st.fixed_dictionaries({"mem": capacities, "bw": capacities})
+    | st.fixed_dictionaries({"mem": capacities})
     | st.just({}),
 )
 
 
 @st.composite
 def inventories(draw: st.DrawFn, most: int = 7) -> Inventory:
-    """Devices of a few makes, in up to three pools."""
+    """Draw devices of a few makes, in up to three pools."""
     made = draw(st.lists(makes, min_size=1, max_size=3))
     chosen = draw(st.lists(st.sampled_from(made), min_size=2, max_size=most))
     cuts = sorted(draw(st.lists(st.integers(0, len(chosen)), max_size=2)))
@@ -82,21 +82,21 @@ def alternatives(
 
 @st.composite
 def shared_calls(draw: st.DrawFn) -> tuple[Inventory, list[Claim]]:
-    """Claims for shares of a few devices that all have some: they get in each other's way."""
+    """Draw claims that compete for the capacity of a few devices."""
     key = PoolKey("a", "p0")
     devices = [
-        Device(DeviceKey(*key, f"d{place}"), {}, draw(amounts(("units",), 0, 2)), {"mem": share})
-        for place, share in enumerate(draw(st.lists(shares, min_size=2, max_size=4)))
+        Device(DeviceKey(*key, f"d{place}"), {}, draw(amounts(("units",), 0, 2)), {"mem": capacity})
+        for place, capacity in enumerate(draw(st.lists(capacities, min_size=2, max_size=4)))
     ]
     inventory = Inventory.of([Pool(key, devices, {"units": draw(st.integers(2, 4))})])
-    asked = []
+    wanted_claims = []
     for name in "xyz"[: draw(st.integers(2, 3))]:
         wanted = {"mem": draw(st.integers(1, 6))}
         limit = draw(st.none() | st.integers(1, 2))
         eligible = draw(st.just(inventory.everything) | st.integers(1, inventory.everything))
         one = Alternative("claims[0]", eligible, AccessMode.SHARED, 1, limit, wanted)
-        asked.append(Claim(f"default/{name}", (Request((one,)),)))
-    return inventory, asked
+        wanted_claims.append(Claim(f"default/{name}", (Request((one,)),)))
+    return inventory, wanted_claims
 
 
 @st.composite

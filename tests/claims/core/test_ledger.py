@@ -1,4 +1,4 @@
-"""The ledger: what commit rejects, what release restores, what survives a new pool."""
+"""The ledger: what commit rejects, release restores, and a republished pool leaves."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def histories(draw: st.DrawFn) -> tuple[Inventory, list[list[Claim]], list[int]]
 
 
 @given(histories())
-def test_nothing_is_held_twice_and_nothing_is_overdrawn(
+def test_no_history_allocates_twice_or_exceeds_a_limit(
     history: tuple[Inventory, list[list[Claim]], list[int]],
 ) -> None:
     inventory, calls, released = history
@@ -86,30 +86,30 @@ def test_nothing_is_held_twice_and_nothing_is_overdrawn(
 
 
 def check(inventory: Inventory, ledger: Ledger) -> None:
-    """Recount from the allocations alone."""
+    """Recount everything from the allocations alone."""
     exclusive: Counter[DeviceKey] = Counter()
-    given_out: Counter[tuple[DeviceKey, str]] = Counter()
-    held: set[DeviceKey] = set()
+    allocated: Counter[tuple[DeviceKey, str]] = Counter()
+    in_use: set[DeviceKey] = set()
     for grant in [grant for each in ledger.state().allocations for grant in each.grants]:
         if grant.mode is AccessMode.ADMIN:
             continue
         exclusive[grant.device] += grant.mode is AccessMode.EXCLUSIVE
-        held.add(grant.device)
+        in_use.add(grant.device)
         for name, amount in grant.amounts.items():
-            given_out[grant.device, name] += amount
+            allocated[grant.device, name] += amount
     assert max(exclusive.values(), default=0) <= 1
-    assert not {key for key, count in exclusive.items() if count} & {k for k, _ in given_out}
-    for (key, name), amount in given_out.items():
+    assert not {key for key, count in exclusive.items() if count} & {k for k, _ in allocated}
+    for (key, name), amount in allocated.items():
         assert amount <= inventory.devices[inventory.index[key]].capacity[name].total
     charges: Counter[tuple[PoolKey, str]] = Counter()
-    for key in held:
+    for key in in_use:
         for name, amount in inventory.devices[inventory.index[key]].charge.items():
             charges[key.pool_key, name] += amount
     budgets = {(pool.key, name): b for pool in inventory.pools for name, b in pool.budget.items()}
     assert all(amount <= budgets.get(where, 0) for where, amount in charges.items())
 
 
-def test_a_device_is_charged_once_from_the_first_holder_to_the_last() -> None:
+def test_device_is_charged_once_from_first_claim_to_last() -> None:
     inventory = pool(device("a", 10, units=2), units=3)
     ledger = Ledger()
     for name in ("x", "y"):
@@ -135,9 +135,7 @@ def test_a_device_is_charged_once_from_the_first_holder_to_the_last() -> None:
         ([allocation("new", "gone")], "card/gone is not published"),
     ],
 )
-def test_commit_rejects_what_contradicts_the_ledger_and_changes_nothing(
-    new: list[Allocation], error: str
-) -> None:
+def test_commit_rejects_contradictions_without_changes(new: list[Allocation], error: str) -> None:
     inventory = pool(
         device("a"), device("b", units=1), device("c", 4, units=1), device("d", 4), units=1
     )
@@ -150,7 +148,7 @@ def test_commit_rejects_what_contradicts_the_ledger_and_changes_nothing(
     ledger.self_check()
 
 
-def test_a_charged_device_stays_shareable_when_its_pool_shrinks() -> None:
+def test_device_in_use_stays_shareable_when_its_pool_shrinks() -> None:
     ledger = Ledger()
     before = pool(device("a", 10, units=2), device("b", 10, units=2), units=4)
     ledger.commit(before, [allocation("x", "a", memory=4)])
@@ -163,7 +161,7 @@ def test_a_charged_device_stays_shareable_when_its_pool_shrinks() -> None:
     assert isinstance(solve(after, ledger, [claim("z", after, memory=1)]), Infeasible)
 
 
-def test_a_device_that_comes_back_under_its_name_resumes_its_holdings() -> None:
+def test_republished_device_still_belongs_to_its_claim() -> None:
     ledger = Ledger()
     full = pool(device("a"), device("b"))
     ledger.commit(full, [allocation("x", "a")])
@@ -174,7 +172,7 @@ def test_a_device_that_comes_back_under_its_name_resumes_its_holdings() -> None:
     assert outcome.allocations == (allocation("y", "b"),)
 
 
-def test_charges_of_devices_that_are_gone_still_count() -> None:
+def test_charges_of_withdrawn_devices_still_count() -> None:
     ledger = Ledger()
     ledger.commit(pool(device("a", units=2), units=3), [allocation("x", "a")])
     after = pool(device("b", units=2), units=3)
@@ -192,6 +190,6 @@ def test_charges_of_devices_that_are_gone_still_count() -> None:
         (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "already allocated"),
     ],
 )
-def test_a_state_that_no_ledger_had_is_rejected(state: LedgerState, error: str) -> None:
+def test_restore_rejects_impossible_states(state: LedgerState, error: str) -> None:
     with pytest.raises(LedgerError, match=error):
         Ledger.restore(state)

@@ -1,4 +1,4 @@
-"""The worst cases known for this search: what comes out, and in how many steps."""
+"""The worst known cases of the search: their outcome, and how many steps they take."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tools.bench.claimcases import ClaimCase
         (claimcases.alternatives_that_collide, 1_000),
     ],
 )
-def test_what_cannot_fit_is_known_in_few_steps(case: Callable[[], ClaimCase], at_most: int) -> None:
+def test_infeasible_worst_cases_take_few_steps(case: Callable[[], ClaimCase], at_most: int) -> None:
     made = case()
     outcome = solve(made.inventory, Ledger(), made.claims)
     assert isinstance(outcome, Infeasible)
@@ -33,9 +33,7 @@ def test_what_cannot_fit_is_known_in_few_steps(case: Callable[[], ClaimCase], at
     ("case", "at_most"),
     [(claimcases.wide_before_narrow, 2_000), (claimcases.staircase, 50_000)],
 )
-def test_what_needs_foresight_is_found_in_few_steps(
-    case: Callable[[], ClaimCase], at_most: int
-) -> None:
+def test_feasible_worst_cases_take_few_steps(case: Callable[[], ClaimCase], at_most: int) -> None:
     made = case()
     outcome = solve(made.inventory, Ledger(), made.claims)
     assert isinstance(outcome, Solution)
@@ -43,7 +41,7 @@ def test_what_needs_foresight_is_found_in_few_steps(
     Ledger().commit(made.inventory, outcome.allocations)
 
 
-def test_admin_access_is_decided_as_whole_devices_are() -> None:
+def test_admin_access_is_decided_as_exclusive_access() -> None:
     made = claimcases.staircase()
     (claim,) = made.claims
     requests = [
@@ -57,7 +55,7 @@ def test_admin_access_is_decided_as_whole_devices_are() -> None:
 
 
 @pytest.mark.parametrize("case", [claimcases.independent_set, claimcases.knapsack])
-def test_what_takes_too_long_ends_as_a_spent_budget_and_always_at_the_same_step(
+def test_search_is_cut_off_at_the_same_step_every_time(
     case: Callable[[], ClaimCase],
 ) -> None:
     made = case()
@@ -66,12 +64,12 @@ def test_what_takes_too_long_ends_as_a_spent_budget_and_always_at_the_same_step(
         assert outcome == Undecided(total)
 
 
-def test_the_budget_is_bounded_unless_somebody_says_otherwise() -> None:
+def test_default_limits_cut_a_search_off() -> None:
     made = claimcases.independent_set()
     assert solve(made.inventory, Ledger(), made.claims) == Undecided(Limits().total)
 
 
-def test_a_node_of_partitions_is_packed_to_the_last_slice_and_not_beyond() -> None:
+def test_partitions_fill_a_node_exactly() -> None:
     inventory = claimcases.partitions(4)
     full = claimcases.partition_claim(inventory, {1: 4, 2: 4, 4: 4})
     outcome = solve(inventory, Ledger(), [full])
@@ -84,8 +82,8 @@ def test_a_node_of_partitions_is_packed_to_the_last_slice_and_not_beyond() -> No
     assert isinstance(solve(inventory, Ledger(), [one_more]), Infeasible)
 
 
-def test_the_exact_decision_agrees_with_the_search_where_both_know() -> None:
-    """A first-fit budget of 0 leaves everything to flow and budgets."""
+def test_decide_agrees_with_first_fit() -> None:
+    """Without first-fit picks, everything is left to max flow and budgets."""
     inventory = claimcases.partitions(2)
     for ones in range(5):
         for twos in range(4):

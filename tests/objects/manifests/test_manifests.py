@@ -1,4 +1,4 @@
-"""Every source of a manifest, every bad one with its exact line."""
+"""Every source of a manifest, and the exact line for every invalid one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAIN, A, B = ({"name": name, "image": "i"} for name in ("main", "a", "b"))
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
-    """A pod with one container and one device."""
+    """Return a pod with one container and one device."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -81,24 +81,24 @@ POD = Pod(
 # --- sources
 
 
-def test_every_field_of_the_clients_pod_is_known() -> None:
+def test_all_fields_of_the_client_are_known() -> None:
     from kubernetes.client import V1Container, V1PodSpec
 
     assert set(V1PodSpec.attribute_map.values()) <= POD_SPEC
     assert set(V1Container.attribute_map.values()) <= CONTAINER
 
 
-def test_resources_of_the_pod_and_strange_metadata_are_no_errors() -> None:
+def test_pod_resources_and_unknown_metadata_are_accepted() -> None:
     source = manifest(metadata={"name": "train", "uid": "u-1", "surprise": 1})
     source["spec"]["resources"] = {"limits": {"cpu": 1}}
     assert parse(source) == attrs.evolve(POD, has_resources=True)
 
 
-def test_a_dict() -> None:
+def test_parse_accepts_a_dict() -> None:
     assert parse(manifest()) == POD
 
 
-def test_a_dict_is_left_as_it_was() -> None:
+def test_parse_does_not_change_a_dict() -> None:
     source = manifest()
     before = copy.deepcopy(source)
     parse(source)
@@ -106,24 +106,24 @@ def test_a_dict_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("dump", [yaml.safe_dump, json.dumps, lambda m: json.dumps(m, indent="\t")])
-def test_text(dump: Any) -> None:
+def test_parse_accepts_text(dump: Any) -> None:
     assert parse(dump(manifest())) == POD
 
 
-def test_a_path_as_path_or_text(tmp_path: Path) -> None:
+def test_parse_accepts_a_path(tmp_path: Path) -> None:
     file = tmp_path / "train.yaml"
     file.write_bytes(b"\xef\xbb\xbf" + yaml.safe_dump(manifest()).encode())
     assert parse(file) == POD
     assert parse(str(file)) == POD
 
 
-def test_a_relative_path_without_a_suffix(tmp_path: Path, monkeypatch: Any) -> None:
+def test_parse_accepts_a_path_without_suffix(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "train").write_text(json.dumps(manifest()))
     monkeypatch.chdir(tmp_path)
     assert parse("train") == POD
 
 
-def test_a_client_object() -> None:
+def test_parse_accepts_a_client_pod() -> None:
     from kubernetes import client
 
     pod = client.V1Pod(
@@ -142,12 +142,12 @@ def test_a_client_object() -> None:
     assert line_of(pod.spec) == "a V1Pod is expected, not V1PodSpec"
 
 
-def test_one_pod_among_other_documents() -> None:
+def test_parse_finds_the_only_pod_of_a_text() -> None:
     other = {"apiVersion": "v1", "kind": "ConfigMap"}
     assert parse(yaml.safe_dump_all([None, other, manifest()])) == POD
 
 
-def test_aliases_and_merge_keys() -> None:
+def test_parse_expands_aliases_and_merge_keys() -> None:
     text = """
 apiVersion: v1
 kind: Pod
@@ -164,7 +164,7 @@ spec:
     assert [each.limits for each in parse(text).containers] == [{"vendor.com/gpu": 2}] * 2
 
 
-def test_neither_kubernetes_nor_yaml_is_loaded_for_a_dict() -> None:
+def test_dict_loads_neither_kubernetes_nor_yaml() -> None:
     code = (
         "import sys, devicemanager.objects.manifests as m;"
         "m.parse({'kind':'Pod','apiVersion':'v1','metadata':{'name':'a'},"
@@ -174,7 +174,7 @@ def test_neither_kubernetes_nor_yaml_is_loaded_for_a_dict() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
 
 
-def test_a_parsed_pod_is_taken_as_it_is() -> None:
+def test_parse_returns_a_pod_unchanged() -> None:
     assert parse(POD) is POD
 
 
@@ -199,7 +199,7 @@ def test_units_and_defaults() -> None:
 
 
 @pytest.mark.parametrize("count", [3, "3", 3.0, "3000m", "0.003k"])
-def test_whole_numbers_in_any_notation(count: Any) -> None:
+def test_devices_can_be_counted_in_any_notation(count: Any) -> None:
     pod = parse(with_resources(limits={"vendor.com/gpu": count}, requests={"vendor.com/gpu": 3}))
     assert pod.containers[0].limits == {"vendor.com/gpu": 3}
 
@@ -207,12 +207,12 @@ def test_whole_numbers_in_any_notation(count: Any) -> None:
 @pytest.mark.parametrize(
     "resources", [None, {}, {"limits": None}, {"limits": {}, "requests": None}]
 )
-def test_no_resources(resources: Any) -> None:
+def test_missing_resources_are_empty(resources: Any) -> None:
     pod = parse(manifest(spec={"containers": [MAIN | {"resources": resources}]}))
     assert pod.containers == (Container("main"),)
 
 
-def test_only_an_init_container_with_always_is_restartable() -> None:
+def test_only_init_containers_can_be_sidecars() -> None:
     spec = {
         "initContainers": [
             {"name": "sidecar", "image": "i", "restartPolicy": "Always"},
@@ -229,7 +229,7 @@ def test_only_an_init_container_with_always_is_restartable() -> None:
     ]
 
 
-def test_a_pod_without_uid_gets_a_stable_one() -> None:
+def test_pod_without_uid_gets_a_stable_one() -> None:
     pod = parse(with_metadata(name="train", namespace="ml"))
     assert pod.uid == stable_uid("ml", "train") == "f7b4707b-812c-8ad2-90fe-293cc71f1d46"
     assert stable_uid("ml", "train2") != pod.uid != stable_uid("default", "train")
@@ -237,7 +237,7 @@ def test_a_pod_without_uid_gets_a_stable_one() -> None:
     assert parse(with_metadata(name="a"), default_uid="{}-{}".format).uid == "default-a"
 
 
-# --- bad input: (source, the line)
+# --- invalid input: source and line
 
 BAD_FIELDS = [
     (
@@ -471,27 +471,27 @@ BAD_TEXTS = [
 
 
 @pytest.mark.parametrize(("source", "line"), BAD_FIELDS, ids=[line[:60] for _, line in BAD_FIELDS])
-def test_bad_fields(source: Any, line: str) -> None:
+def test_invalid_fields_have_one_line(source: Any, line: str) -> None:
     assert line_of(source) == line
 
 
 @pytest.mark.parametrize(("text", "line"), BAD_TEXTS, ids=[line[:60] for _, line in BAD_TEXTS])
-def test_bad_texts(text: str, line: str) -> None:
+def test_invalid_texts_have_one_line(text: str, line: str) -> None:
     assert line_of(text) == line
 
 
-def test_values_of_other_types_are_no_manifest() -> None:
+def test_parse_rejects_other_types() -> None:
     assert line_of(None) == "a manifest is a dict, YAML text, a path or a V1Pod, not null"
     assert line_of([1]) == "a manifest is a dict, YAML text, a path or a V1Pod, not a list"
 
 
-def test_a_field_error_names_the_file(tmp_path: Path) -> None:
+def test_field_error_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(yaml.safe_dump(with_resources(limits={"vendor.com/gpu": "0.5"})))
     assert line_of(file) == f'{file}: {GPU}: Invalid value: "0.5": must be an integer'
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     latin, large, pipe = tmp_path / "latin.yaml", tmp_path / "large.yaml", tmp_path / "pipe.yaml"
     latin.write_bytes(b"name: \xe9")
     large.write_bytes(b"#" * (MAX_SIZE + 1))
@@ -500,14 +500,13 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert line_of(large).startswith(f"{large}: larger than")
     assert line_of(pipe) == f"{pipe}: a pipe, not a regular file"
     assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"
-    # Which of the two depends on the version of Python.
+    # Python versions differ.
     long = line_of(tmp_path / ("x" * 300))
     assert long.endswith(("cannot be read: File name too long", "no such file"))
 
 
-def test_nothing_that_could_block_is_waited_for(tmp_path: Path) -> None:
-    """A link to a pipe, a device, gigabytes of nothing, and a regular file whose end is not
-    there yet."""
+def test_files_that_could_block_are_rejected(tmp_path: Path) -> None:
+    """A huge sparse file, and links to a pipe and to devices."""
     sparse, link = tmp_path / "sparse.yaml", tmp_path / "link.yaml"
     sparse.touch()
     os.truncate(sparse, 1 << 30)
@@ -522,7 +521,7 @@ def test_nothing_that_could_block_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("merge", [False, True])
-def test_aliases_do_not_unfold_without_end(merge: bool) -> None:
+def test_expanded_aliases_are_limited(merge: bool) -> None:
     lines = ["a0: &a0 {x: 1}"]
     for level in range(1, 12):
         many = ", ".join([f"*a{level - 1}"] * 10)
@@ -530,14 +529,14 @@ def test_aliases_do_not_unfold_without_end(merge: bool) -> None:
     assert line_of("\n".join(lines)) == "more than 200000 values after aliases are expanded"
 
 
-def test_a_list_is_rejected_where_it_becomes_too_long() -> None:
+def test_list_is_rejected_at_its_first_extra_item() -> None:
     text = "a: [1, 2]\nb: {x: 1, y: 2, z: 3}\nc:\n- 1\n- {d: []}\n"
     assert load_documents(text, max_items=2) == load_documents(text)
     with pytest.raises(ManifestError, match=r"^line 6: a list of more than 2 items$"):
         load_documents(text + "- 3\n- }", max_items=2)
 
 
-# --- what always holds
+# --- properties
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 keys = st.sampled_from(
