@@ -219,3 +219,26 @@ def test_amounts_have_the_format_of_the_pool():
         ("cpu", "1010m"),
         ("memory", "1Gi"),
     ]
+
+
+def test_budgets_round_down_and_charges_up_to_whole_blocks():
+    units = {"name": "units", "capacity": "3900m", "blockSize": "500m"}
+    taken = [{"name": name, "requests": {"units": "1100m"}} for name in "abc"]
+    found = allocator(pool(devices=taken, resources=[units]), device_class(), claim("x", two(2)))
+    (published,) = found.store.constraints(NODE).inventory.pools
+    assert published.budget == {"units": 3500 * 10**6}
+    assert [each.charge for each in published.devices] == [{"units": 1500 * 10**6}] * 3
+    allocate(found, "x")
+    found.submit(read(claim("y")))
+    with pytest.raises(DoesNotFit, match="pool p has too little units left"):
+        allocate(found, "y")
+
+
+def test_capacity_rounds_down_to_whole_blocks():
+    memory = {"name": "memory", "capacity": "10Gi", "blockSize": "4Gi"}
+    wanted = {"deviceClass": "gpu", "requests": {"memory": "9Gi"}}
+    found = allocator(
+        pool(devices=[{"name": "a", "resources": [memory]}]), device_class(), claim("x", wanted)
+    )
+    with pytest.raises(DoesNotFit, match="needs 9Gi of memory, can have at most 8Gi"):
+        allocate(found, "x")

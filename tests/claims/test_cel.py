@@ -33,7 +33,7 @@ def test_empty_constraint_is_always_true():
     [
         "device.model == 'm1' && device.numa == 1",
         "device['pcie-root'] == 'r0'",
-        "device.numa == 1.0 && device.numa < 1.5",
+        "device.numa == 1.0 && device.numa < 1.5 && device.numa == double(device.numa)",
         "device.missing == 'x' || device.model == 'm1'",
         "device.model == 'm1' || device.missing == 'x'",
         "!has(device.missing) && has(device.mem) && 'mem' in device",

@@ -61,6 +61,19 @@ def test_rejection_is_explained_for_each_device():
         found.allocate(["default/y"], NODE)
 
 
+def test_three_devices_of_a_rule_are_all_named():
+    found = node(
+        pool(),
+        pool("q", ["c", "d", "e"], driver="other.example.com"),
+        device_class(),
+        claim("x", gpus(3)),
+    )
+    assert explain(found, "x").text().splitlines()[2:] == [
+        "    usable: p/a, p/b",
+        "    3 devices: the driver is not d.example.com (q/c, q/d, q/e)",
+    ]
+
+
 def test_allocated_claim_has_the_explanation_of_a_pending_one():
     found = node(
         pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=0)]),

@@ -15,8 +15,9 @@ from devicemanager.core.errors import AllocationError, StartError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.rejection import Rejected
+from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
 from devicemanager.events.stream import EventKind, EventStream
-from tests.claims.documents import claim, device_class, pool, read
+from tests.claims.documents import claim, device_class, document, pool, read
 
 DRIVER = "d.example.com"
 A, B = DeviceKey(DRIVER, "p", "a"), DeviceKey(DRIVER, "p", "b")
@@ -211,6 +212,10 @@ def test_unchanged_state_is_not_written():
     node.manager.flush()
     node.leave("unknown")
     assert node.file.writes == writes
+    node.leave("p")
+    assert node.file.writes == writes + 1
+    node.manager.flush()
+    assert node.file.writes == writes + 1
 
 
 def test_pods_of_the_state_file_keep_their_claims_until_all_pods_are_known():
@@ -422,6 +427,36 @@ def test_prepared_devices_are_shown_and_survive_a_restart():
     restarted.manager.set_driver(DRIVER, FakeDriver("other"))
     restarted.manager.prepare(found)
     assert shown(restarted, found) == expected
+
+
+def test_cdi_names_contain_the_uid_of_the_claim():
+    node = Node()
+    node.manager.set_driver(DRIVER, FakeDriver())
+    node.manager.submit(read(document("DeviceClaim", "x", claim()["spec"], uid="1234")))
+    found = node.admit("p", "x")
+    node.manager.prepare(found)
+    assert shown(node, found) == {
+        "a": ("k8s.d.example.com/device=common", "k8s.d.example.com/device=1234-a")
+    }
+
+
+def test_health_and_devices_are_those_of_reserved_claims():
+    node = Node()
+    found = node.admit("p", "both")
+    node.manager.publish(read(pool(devices=["b"])))
+    assert node.manager.devices(found, MAIN) == {"both": ("p/a", "p/b")}
+    assert node.manager.health(found, MAIN) == (
+        ResourceStatus(
+            "claim:r-both",
+            (
+                ResourceHealth("d.example.com/p/a", Health.UNHEALTHY),
+                ResourceHealth("d.example.com/p/b", Health.HEALTHY),
+            ),
+        ),
+    )
+    other = pod("q", "both", "x")
+    assert node.manager.health(other, MAIN) == ()
+    assert node.manager.devices(other, MAIN) == {}
 
 
 def test_failed_prepare_is_repeated():

@@ -273,6 +273,12 @@ def test_all_broken_rules_are_reported():
     assert len(lines(found)) == 4
 
 
+def test_limits_can_equal_requests():
+    amounts = {"count": 2, "memory": "1Gi"}
+    found = read_object(of_detail(requests=amounts, limits=amounts))
+    assert found.claims[0].detail.limits == found.claims[0].detail.requests
+
+
 def test_too_many_devices_are_one_line():
     found = pool(devices=[f"d{number}" for number in range(MAX_DEVICES + 1)])
     assert lines(found) == [

@@ -69,3 +69,12 @@ def test_monitor_gets_allocated_devices():
 def test_node_can_have_no_cards_of_a_kind():
     assert SimulatedHardware(0, 0, 0).pools("n1") == ()
     assert len(SimulatedHardware(1, 2, 3).pools("n1")) == 4
+
+
+def test_cards_alternate_between_two_numa_nodes():
+    def numa(attributes):
+        return [each.int_value for each in attributes if each.name == "numa"]
+
+    *cards, fpgas = SimulatedHardware(gpu=3, nic=3, fpga=3).pools("n1")
+    assert [numa(card.attributes) for card in cards] == [[0], [1], [0]] * 2
+    assert [numa(device.attributes) for device in fpgas.devices] == [[0], [1], [0]]

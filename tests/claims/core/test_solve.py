@@ -313,6 +313,14 @@ def test_matched_value_with_exactly_enough_devices_is_used() -> None:
     assert isinstance(solve(inventory, Ledger(), [more]), Infeasible)
 
 
+def test_rejection_shows_the_largest_group_of_matching_devices() -> None:
+    inventory = node(a={"numa": 0}, b={"numa": 1}, c={"numa": 1}, d={"numa": 2})
+    wanted = claim("c", Alternative("claims[0]", 0b1111, count=3, match=("numa",)))
+    outcome = solve(inventory, Ledger(), [wanted])
+    assert isinstance(outcome, Infeasible)
+    assert [each.usable for each in outcome.reasons] == [0b0110]
+
+
 def shared_node(*capacities: int) -> Inventory:
     devices = [
         Device(DeviceKey(*POOL, f"d{place:02}"), capacity={"bw": ConsumableCapacity(capacity, 1)})

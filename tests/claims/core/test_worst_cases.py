@@ -7,38 +7,94 @@ from collections.abc import Callable
 import pytest
 from attrs import evolve
 
+from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey
 from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.core.model import AccessMode, Infeasible, Limits, Solution, Undecided
+from devicemanager.claims.core.model import (
+    AccessMode,
+    Alternative,
+    Claim,
+    Infeasible,
+    Limits,
+    Match,
+    Request,
+    Solution,
+    Undecided,
+)
 from devicemanager.claims.core.solve import solve
 from tools.bench import claimcases
 from tools.bench.claimcases import ClaimCase
 
 
+def spread() -> ClaimCase:
+    """Three pools, each with two devices and a budget for one: only several pools can serve."""
+    pools = [
+        Pool(
+            PoolKey("d", f"p{pool}"),
+            [Device(DeviceKey("d", f"p{pool}", name), {}, {"units": 2}) for name in "ab"],
+            {"units": 3},
+        )
+        for pool in range(3)
+    ]
+    inventory = Inventory.of(pools)
+    return ClaimCase("spread", inventory, (claimcases.claim(inventory, 3),))
+
+
+def crossed_matches() -> ClaimCase:
+    """Two requests match ``numa``, each alone matches ``model``; only the last pool can pay."""
+    devices = 4
+    pools = [
+        Pool(
+            PoolKey("d", f"numa-{numa}"),
+            [
+                Device(
+                    DeviceKey("d", f"numa-{numa}", f"{model}-{number}"),
+                    {"numa": numa, "model": model},
+                    {"units": 1},
+                )
+                for model in range(5)
+                for number in range(devices)
+            ],
+            {"units": devices if numa == 5 else devices - 1},
+        )
+        for numa in range(6)
+    ]
+    inventory = Inventory.of(pools)
+    everything = inventory.everything
+    requests = [
+        Request((Alternative(f"claims[{i}]", everything, count=2, match=("model",)),))
+        for i in range(2)
+    ]
+    return ClaimCase("crossed", inventory, (Claim("c", tuple(requests), (Match("numa"),)),))
+
+
 @pytest.mark.parametrize(
-    ("case", "at_most"),
+    ("case", "outcome", "steps", "exact_steps"),
     [
-        (claimcases.one_too_few, 100),
-        (claimcases.small_groups, 200),
-        (claimcases.alternatives_that_collide, 1_000),
+        (claimcases.one_too_few, Infeasible, 12, 12),
+        (claimcases.small_groups, Infeasible, 143, 143),
+        (claimcases.alternatives_that_collide, Infeasible, 357, 357),
+        (claimcases.wide_before_narrow, Solution, 905, 175),
+        (claimcases.staircase, Solution, 24830, 465),
+        (claimcases.full_cards, Solution, 2673, 189),
+        (spread, Solution, 9, 16),
+        (crossed_matches, Solution, 595, 307),
     ],
 )
-def test_infeasible_worst_cases_take_few_steps(case: Callable[[], ClaimCase], at_most: int) -> None:
-    made = case()
-    outcome = solve(made.inventory, Ledger(), made.claims)
-    assert isinstance(outcome, Infeasible)
-    assert outcome.steps <= at_most
+def test_worst_cases_take_an_exact_number_of_steps(
+    case: Callable[[], ClaimCase], outcome: type, steps: int, exact_steps: int
+) -> None:
+    """With first fit, and with the exact decision alone.
 
-
-@pytest.mark.parametrize(
-    ("case", "at_most"),
-    [(claimcases.wide_before_narrow, 2_000), (claimcases.staircase, 50_000)],
-)
-def test_feasible_worst_cases_take_few_steps(case: Callable[[], ClaimCase], at_most: int) -> None:
+    A changed number is a changed order or cost of the search. Either one changes which
+    searches are cut off, so it must be intended.
+    """
     made = case()
-    outcome = solve(made.inventory, Ledger(), made.claims)
-    assert isinstance(outcome, Solution)
-    assert outcome.steps <= at_most
-    Ledger().commit(made.inventory, outcome.allocations)
+    for limits, expected in ((Limits(), steps), (Limits(first_fit=0), exact_steps)):
+        found = solve(made.inventory, Ledger(), made.claims, limits)
+        assert isinstance(found, outcome)
+        assert found.steps == expected
+        if isinstance(found, Solution):
+            Ledger().commit(made.inventory, found.allocations)
 
 
 def test_admin_access_is_decided_as_exclusive_access() -> None:

@@ -198,6 +198,11 @@ def test_units_and_defaults() -> None:
     assert container.requests == container.limits | {"cpu": 251, "ephemeral-storage": 1000}
 
 
+def test_resources_of_kubernetes_io_are_amounts() -> None:
+    pod = parse(with_resources(limits={"kubernetes.io/batch": "1500m"}))
+    assert pod.containers[0].limits == {"kubernetes.io/batch": 2}
+
+
 @pytest.mark.parametrize("count", [3, "3", 3.0, "3000m", "0.003k"])
 def test_devices_can_be_counted_in_any_notation(count: Any) -> None:
     pod = parse(with_resources(limits={"vendor.com/gpu": count}, requests={"vendor.com/gpu": 3}))
@@ -210,6 +215,17 @@ def test_devices_can_be_counted_in_any_notation(count: Any) -> None:
 def test_missing_resources_are_empty(resources: Any) -> None:
     pod = parse(manifest(spec={"containers": [MAIN | {"resources": resources}]}))
     assert pod.containers == (Container("main"),)
+
+
+@pytest.mark.parametrize(("seconds", "grace"), [(None, 30), (-5, 1), (0, 1), (7, 7)])
+def test_grace_period_is_at_least_a_second(seconds: int | None, grace: int) -> None:
+    spec = {"containers": [MAIN], "terminationGracePeriodSeconds": seconds}
+    assert parse(manifest(spec=spec)).termination_grace_period == grace
+
+
+def test_equal_limits_and_requests_are_one_mapping() -> None:
+    (container,) = parse(manifest()).containers
+    assert container.requests is container.limits
 
 
 def test_only_init_containers_can_be_sidecars() -> None:
@@ -263,6 +279,18 @@ BAD_FIELDS = [
         f'metadata.name: Invalid value: "{"a" * 99}...: must be no more than 253 characters',
     ),
     (with_metadata(name=1), "metadata.name: must be a string, not the number 1; put it in quotes"),
+    (
+        with_metadata(name=10**29),
+        f"metadata.name: must be a string, not the number 1{'0' * 29}; put it in quotes",
+    ),
+    (
+        with_metadata(name=10**30),
+        "metadata.name: must be a string, not a very large number; put it in quotes",
+    ),
+    (
+        with_metadata(name=float("inf")),
+        "metadata.name: must be a string, not an infinite number; put it in quotes",
+    ),
     (with_metadata(name=True), "metadata.name: must be a string, not true; put it in quotes"),
     (with_metadata(name={}), "metadata.name: must be a string, not a mapping"),
     (
@@ -368,6 +396,14 @@ BAD_FIELDS = [
             }
         ),
         'strict decoding error: unknown field "spec.initContainer"; did you mean "initContainers"?',
+    ),
+    (
+        manifest(spec={"containers": [A], "HOSTPID": True}),
+        'strict decoding error: unknown field "spec.HOSTPID"; did you mean "hostPID"?',
+    ),
+    (
+        manifest(spec={"containers": [A], "terminationGracePeriodSeconds": True}),
+        "spec.terminationGracePeriodSeconds: must be a whole number, not true",
     ),
     (
         manifest(spec={"containers": [A], "initContainers": [{"nam": "b"}]}),
