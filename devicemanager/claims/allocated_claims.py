@@ -191,6 +191,7 @@ class AllocatedClaims:
 
         Raises ClaimsError.
         """
+        # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
         for claim in claims:
             if claim in self._deleted and uid not in self.reservations.users(claim):
                 raise ClaimsError(f'DeviceClaim "{claim}" is being deleted')

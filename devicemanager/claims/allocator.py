@@ -154,6 +154,8 @@ class Allocator:
         allocation: Allocation,
         inventory: Inventory,
     ) -> api.ClaimStatus:
+        # Configs are copied, so that later changes do not affect a prepared device. Only those of
+        # the alternative and the class that a device actually came from count.
         class_configs: dict[api.ConfigReference, api.ConfigObject] = {}
         claim_configs: dict[api.ConfigReference, api.ConfigObject] = {}
         try:

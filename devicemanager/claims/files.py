@@ -87,6 +87,7 @@ def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
     Raises InvalidObject with a line for each fault, starting with the path.
     """
     try:
+        # "utf-8-sig" below: some editors write a byte order mark.
         contents = read_regular(path, MAX_FILE) if data is None else data
         text = contents.decode("utf-8-sig")
     except FileRejected as error:

@@ -42,6 +42,7 @@ class LazyClaims:
 
         Raises StartError if its state file cannot be read.
         """
+        # Created with the lock held: two managers would write the same state file.
         with self._lock:
             if self._manager is None:
                 manager = self._create()

@@ -75,6 +75,7 @@ class ClaimManager:
         Raises ClaimsError or InvalidObject for the first that is rejected; those before it
         stay.
         """
+        # Not all or nothing: the files of a directory are used although one object is rejected.
         for each in objects:
             if isinstance(each, api.DevicePool):
                 self.publish(each)
@@ -87,6 +88,7 @@ class ClaimManager:
 
     def publish(self, pool: api.DevicePool) -> None:
         """Create or replace a pool. Allocated claims keep their devices."""
+        # Compared before and after, so that each missing device is reported once.
         with self._lock:
             before = self._allocated.missing_devices()
             self._store.publish(pool)
@@ -140,6 +142,7 @@ class ClaimManager:
         with self._lock:
             configs = tuple(self._store.configs.values())
         claims = [view.claim for view in self.view()]
+        # Claims first: they refer to the classes and pools.
         found: list[api.Object] = [*claims, *self.pools(), *self.classes(), *configs]
         for each in found:
             self.withdraw(each)
@@ -169,6 +172,7 @@ class ClaimManager:
         try:
             file.write()
         except ClaimsError:
+            # The caller gets an error, so nothing may stay allocated.
             with self._lock:
                 self._allocated.release(*new)
             self._drivers.unprepare_released()

@@ -69,6 +69,7 @@ class PodClaims(ClaimManager):
             try:
                 self._allocated.restore(state)
             except LedgerError as error:
+                # A file that contradicts itself is set aside like any corrupt one.
                 raise ValueError(str(error)) from error
 
     @property
@@ -93,6 +94,7 @@ class PodClaims(ClaimManager):
         try:
             self._reserve(pod).write()
         except ClaimsError as error:
+            # Also after a failed write: the claims are reserved then, but not on disk.
             self.unreserve(pod.uid)
             raise rejected_by_allocation(error) from error
         with self._lock:
@@ -113,6 +115,7 @@ class PodClaims(ClaimManager):
         return is_unused
 
     def _reserve(self, pod: Pod) -> ClaimsFile:
+        # A template needs the controller that makes claims from it.
         for name, claim in pod.resource_claims.items():
             if claim is None:
                 raise ClaimsError(

@@ -75,6 +75,7 @@ class Drivers:
                 missing = [key for key in self._allocated.devices(claim) if key not in prepared]
                 for name, devices in _by_driver(missing).items():
                     if name in self._drivers:
+                        # An immutable value: the driver reads it without the lock.
                         current = self._allocated.allocator.claim(claim)
                         found.append(_Task(current, name, self._drivers[name], devices))
             return found

@@ -103,6 +103,7 @@ def parse_state(data: bytes) -> ClaimsState:
         version = document["version"]
         if version != VERSION:
             raise StateCorrupt(f"unsupported version {version!r}: this kubelet writes {VERSION!r}")
+        # The data is rendered again, so the checksum does not depend on white space.
         if zlib.crc32(_dumps(document["data"]).encode()) != document["checksum"]:
             raise StateCorrupt("wrong checksum")
         return _state(document["data"])

@@ -17,7 +17,7 @@ from devicemanager.claims.v1alpha1.resolve import Constraints
 
 
 class ObjectStore:
-    """Pools, classes, claims and config objects by name. Not safe for threads."""
+    """Pools, classes, claims and config objects by name. Not thread-safe."""
 
     def __init__(self) -> None:
         self._pools: dict[str, api.DevicePool] = {}

@@ -112,6 +112,7 @@ def _validate(args: argparse.Namespace) -> int:
     notes: list[str] = []
     count = 0
     try:
+        # No node: files with the pools of several nodes are valid.
         offline = OfflineClaims.load(args.paths, node="", hardware=args.simulate_pools)
     except InvalidObject as error:
         problems = error.lines

@@ -137,6 +137,7 @@ def test_compile_errors_have_position_and_fault(text, reason):
         ("has(device.a) || 'b' in device", {"a", "b"}),
         ("device.a.b.c == 1", {"a"}),
         ("[1, 2].exists(x, x == device.n)", {"n"}),
+        ("'b' in [device.a] || {'b': device.c}['b'] == 1", {"a", "c"}),
         ("true", set()),
         ("size(device) == 1", None),
         ("device.all(k, k != 'x')", None),

@@ -72,6 +72,7 @@ class Expression:
         return bool(answer)
 
     def _check_cost(self, attributes: Mapping[str, AttributeValue]) -> None:
+        # Nearly all devices are typical, and the cost for those is known since compile time.
         number = len(attributes)
         longest = max((_length(name, value) for name, value in attributes.items()), default=0)
         if number > _TYPICAL[0] or longest > _TYPICAL[1]:
@@ -81,6 +82,7 @@ class Expression:
 
 
 def _length(name: str, value: AttributeValue) -> int:
+    # A character has up to 4 bytes in UTF-8.
     return max(len(name), len(value.value) if isinstance(value.value, str) else 0) * 4
 
 

@@ -86,6 +86,7 @@ def _functions(cel: Any) -> list[Any]:
 
 def _comparison(cel: Any, name: str, compare: Callable[[Any, Any], bool]) -> Any:
     value, text = cel.Type(values.VALUE), cel.Type.STRING
+    # In both orders: users write the string on either side.
     pairs = ([value, value], [value, text], [text, value])
     return _function(cel, name, cel.Type.BOOL, *[(pair, compare) for pair in pairs])
 

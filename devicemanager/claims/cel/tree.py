@@ -181,6 +181,7 @@ def keys_read(root: Node, variable: str) -> frozenset[str] | None:
 
 def _key_of(node: Node, variable: str) -> str | None:
     """Return the key if ``node`` reads a constant key of ``variable``, else None."""
+    # A key that is computed, such as ``device[device.a]``, can be any key.
     kind = node.WhichOneof("kind")
     if kind == "select_expr" and _is_variable(node.select_expr.operand, variable):
         return str(node.select_expr.field)

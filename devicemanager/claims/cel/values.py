@@ -51,6 +51,7 @@ def of_nanos(nanos: int) -> Any:
 @lru_cache(maxsize=4096)
 def of_version(text: str) -> Any:
     """Return the CEL value of a version, without build metadata. Raises ValueError."""
+    # Build metadata does not count in CEL, and equal versions must be equal messages.
     text = SemVer.parse(text).text.partition("+")[0]
     return _message_class()(**{_KIND: _SEMVER, _TEXT: text})
 
@@ -106,6 +107,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _type(value: object) -> object:
+    # CEL compares int and double by value. A bool is not a number there, unlike in Python.
     return float if type(value) is int else type(value)
 
 

@@ -76,6 +76,7 @@ class LedgerView:
             return eligible
         if alternative.mode is AccessMode.EXCLUSIVE:
             return eligible & ~self.in_use & ~self.unaffordable
+        # A shared device that is in use is charged already: its pool can be overdrawn.
         shareable = self.shareable(alternative, eligible)
         return shareable & ~self.exclusive & ~self.unaffordable
 

@@ -167,7 +167,7 @@ class PartialAllocation:
         """Return the devices that the slot can still use, not counting charges."""
         available = slot.usable & ~self._used[slot.claim]
         if slot.alternative.every:
-            return available
+            return available  # differing values must be reported, not avoided
         for constraint in slot.constraints:
             if self._agreed[constraint]:
                 available &= self._agreed[constraint]

@@ -124,6 +124,7 @@ class Problem:
         ``most`` is the largest number of devices of a claim.
         """
         chosen = [(choice, _alternative(claims, choice)) for choice in choices]
+        # A slot can use what the limit of its claim leaves after the least of the others.
         least = [0] * len(claims)
         for (claim, _, _), alternative in chosen:
             least[claim] += alternative.count

@@ -71,6 +71,7 @@ def solve(
 
     ``Infeasible`` and ``Error`` are certain; ``Undecided`` means that nothing is known.
     """
+    # Certain without a search, and an error even if the claims do not fit anyway.
     for claim in claims:
         if (error := _too_many(claim, limits.devices)) is not None:
             return error

@@ -33,6 +33,7 @@ class Converter:
         self._converted.pop(pool, None)
 
     def _pool(self, pool: api.DevicePool) -> core.Pool:
+        # By identity: the store keeps the same object until the pool is republished.
         found = self._converted.get(pool.name)
         if found is None or found[0] is not pool:
             found = self._converted[pool.name] = pool, _pool(pool)

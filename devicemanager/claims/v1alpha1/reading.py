@@ -206,6 +206,7 @@ def _instance(fields: Fields) -> api.ClaimInstance:
     name = fields.text("name")
     one_of = fields.each("oneOf", _detail)
     detail = _detail(fields)
+    # An empty detail next to oneOf means oneOf alone; any field of it is a broken rule.
     if one_of and detail == api.ClaimDetail():
         return api.ClaimInstance(None, one_of, name)
     return api.ClaimInstance(detail, one_of, name)

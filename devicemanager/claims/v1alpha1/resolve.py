@@ -93,6 +93,7 @@ class Constraints:
         names = self._names if expression.reads is None else tuple(sorted(expression.reads))
         answers = self._answers.setdefault(text, {})
         passed, failed = 0, dict[str, int]()
+        # One evaluation for all devices with equal values, cached for later claims.
         for values, members in self.inventory.partition(names).items():
             affected = members & devices
             if not affected:
@@ -160,6 +161,7 @@ class Resolver:
             raise ClaimsError(f'DeviceClaim "{claim.id}": spec.{label}: {error}') from None
 
     def _classes_of(self, detail: api.ClaimDetail, namespace: str) -> tuple[api.DeviceClass, ...]:
+        # A type never finds a class with admin access: that must be requested by name.
         if not detail.device_class:
             ordinary = [each for each in self._classes.values() if not each.admin_access]
             of_type = [each for each in ordinary if each.device_type == detail.device_type]

@@ -40,6 +40,7 @@ def write_object(found: api.Object) -> Plain:
 
 
 def _without_empty(**fields: Any) -> Plain:
+    # Like Go's omitempty, so that a document looks as users write it.
     return {
         name: value
         for name, value in fields.items()

@@ -114,6 +114,7 @@ def _text(field: str, name: str, value: object) -> str:
         return "0"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong_type(field + key(name), "a quantity", value)
+    # Cut first: Python rejects the conversion of integers with thousands of digits.
     if isinstance(value, int):
         return str(max(-LARGEST, min(value, LARGEST)))
     return repr(value)

@@ -129,6 +129,7 @@ def _identity(metadata: object, default_uid: DefaultUid) -> tuple[str, str, str]
         raise required("metadata.name")
     if not isinstance(metadata, Mapping):
         raise wrong_type("metadata", "a mapping", metadata)
+    # The API server would make the name of a pod with generateName; a kubelet cannot.
     name = metadata.get("name")
     if name is None or name == "":
         hint = "generateName needs an API server" if "generateName" in metadata else ""
@@ -213,6 +214,7 @@ def _image(image: object) -> str:
 
 def _check_name(field: str, value: object, fault_of: Callable[[str], str]) -> None:
     if not isinstance(value, str):
+        # YAML reads an unquoted 1e3 or yes as a number or a boolean.
         hint = "; put it in quotes" if isinstance(value, (bool, int, float)) else ""
         error = wrong_type(field, "a string", value)
         raise FieldError(error.field, error.text + hint)

@@ -131,6 +131,7 @@ def _conditions(
     for each in conditions:
         status = "True" if each.status else "False"
         old = earlier.get(each.type, {})
+        # A heartbeat alone is not a transition.
         same = old.get("status") == status
         made.append(
             {

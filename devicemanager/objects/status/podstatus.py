@@ -116,6 +116,7 @@ def status_object(
         made["startTime"] = timestamp(status.start_time)
     if status.conditions:
         made["conditions"] = [_condition(each, now, since or {}) for each in status.conditions]
+    # A pod without conditions was rejected, and a rejected pod has no addresses.
     if host_ip and status.conditions:
         made |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
     if pod_ip and status.conditions:

@@ -51,6 +51,7 @@ def topology_object(
     A device on several NUMA nodes counts in each, as in the objects of topology exporters.
     """
     counts: dict[int, dict[str, list[int]]] = {node: {} for node in numa.nodes}
+    # Three counts by resource: capacity, allocatable (healthy), available (healthy and free).
     for device in devices:
         for node in device.nodes:
             if node in counts:
