@@ -160,7 +160,7 @@ def _stage(
     for earlier in before:
         for counts, division in servable.items():
             steps.spend(1)
-            # Cut at what is needed: counts above it are no better, and sums stay few.
+            # Cut at what is needed: higher counts do not help, and there are fewer sums.
             together = tuple(map(min, wanted, map(add, earlier, counts)))
             stage.setdefault(together, (earlier, division))
     return {counts: stage[counts] for counts in _undominated(stage, steps)}

@@ -23,9 +23,9 @@ Out: the first answer in the documented order, or None if there is no answer at 
 #   ``max_flow`` if devices are scarce. A pick that takes a device that a later slot cannot do
 #   without is undone at once, not after all combinations of the slots in between.
 #
-# What remains hard are charges, shared capacity and matched values across slots. If the limit
-# of picks ends the search, ``decide`` answers for exclusive requests; for shared requests the
-# search continues until the step budget of the call is spent.
+# What remains hard are charges, shared capacity and matched values across slots. If the search
+# reaches its limit of picks, ``decide`` answers for exclusive requests. Shared requests have no
+# such limit: their search continues until the step budget of the call is spent.
 #
 # Each way to fill a slot is one step of a generator: while it is suspended, its picks are
 # made; when it resumes, they are undone. So every change stands next to its inverse, and

@@ -3,8 +3,8 @@
 # Rules and texts are those of ``ValidateResourceRequirements`` and
 # ``validateContainerResourceName`` (pkg/apis/core/validation/validation.go, v1.32).
 #
-# Quantities are parsed here and not by the ``kubernetes`` package: importing it takes a quarter
-# of a second, and its parser accepts what the API server rejects.
+# Quantities are not parsed by the ``kubernetes`` package: importing it takes a quarter of a
+# second, and its parser accepts what the API server rejects.
 
 from __future__ import annotations
 
