@@ -50,17 +50,6 @@ def test_every_public_name_can_be_imported(name):
 NOT_YET_PUBLIC = {
     "internals of the kubelet, not for users": {"Behaviour", "TopologyPolicy"},
     "explanations are text for users so far": {"AdmissionExplanation"},
-    "devicemanager.claims": {
-        "ClaimManager",
-        "ConfigObject",
-        "DeviceClaim",
-        "DeviceClass",
-        "DeviceKey",
-        "DevicePool",
-        "Infeasible",
-        "Inventory",
-        "RequestExplanation",
-    },
     "devicemanager.conformance": {"CheckRun", "Line", "Stages"},
     "podresources": {"Method", "Profile"},
 }

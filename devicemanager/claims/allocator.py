@@ -1,7 +1,13 @@
-"""Claims and what they hold: allocation of several together, all or nothing, and release.
+"""Allocate and release claims of the API: from objects to the search and back to a status.
 
-Free of locks, files and clocks; whoever has those wraps this.
+In:  the objects of a store, a ledger, and names of claims.
+Out: claims with ``status.allocations``, or an error; then nothing has changed.
 """
+
+# The steps of ``allocate``: ``Resolver`` turns claims into requests, ``solve`` finds devices,
+# the status with its configs is made, and only then ``Ledger.commit`` records the devices.
+# What can fail comes first. Free of locks, files and clocks: ``AllocatedClaims``, the CLI and
+# replays all use it.
 
 from __future__ import annotations
 
@@ -11,18 +17,18 @@ import attrs
 
 from devicemanager.claims.core.inventory import Inventory
 from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.core.model import Allocation, Budget, Error, Infeasible, Limits
+from devicemanager.claims.core.model import Allocation, Error, Infeasible, Limits, Undecided
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
 from devicemanager.claims.errors import ClaimsError, DoesNotFit, TryAgain
-from devicemanager.claims.explanation import Explanation, explain, rejection_line, undecided
+from devicemanager.claims.explanation import Explanation, explain, rejection_line, undecided_message
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.convert import allocations_of
-from devicemanager.claims.v1alpha1.resolve import Choice, ResolvedClaim, Resolver
+from devicemanager.claims.v1alpha1.resolve import ResolvedAlternative, ResolvedClaim, Resolver
 
 
 class Allocator:
-    """Claims over the objects of a store. Not safe for threads."""
+    """The claims of a store, allocated in a ledger. Not thread-safe."""
 
     def __init__(
         self,
@@ -33,7 +39,7 @@ class Allocator:
         limits: Limits = DEFAULT_LIMITS,
         admin_namespaces: frozenset[str] | None = None,
     ) -> None:
-        """``allocated`` are the claims that ``ledger`` holds devices for, with their status."""
+        """``allocated`` are the claims that ``ledger`` has allocations of, with their status."""
         self.store = store
         self.ledger = Ledger() if ledger is None else ledger
         self._allocated = {claim.id: claim for claim in allocated}
@@ -42,37 +48,38 @@ class Allocator:
 
     @property
     def claims(self) -> Mapping[str, api.DeviceClaim]:
-        """By ``namespace/name``, each with its status; an allocated one as it was then."""
+        """By ``namespace/name``, with status. An allocated claim has its spec of that time."""
         return {**self.store.claims, **self._allocated}
 
     def claim(self, claim: str) -> api.DeviceClaim:
-        """One of ``claims``; raises ClaimsError if there is none."""
+        """Return one of ``claims``; raises ClaimsError if it does not exist."""
         found = self._allocated.get(claim) or self.store.claims.get(claim)
         if found is None:
-            raise ClaimsError(f'there is no DeviceClaim "{claim}"')
+            raise ClaimsError(f'DeviceClaim "{claim}" does not exist')
         return found
 
     def is_allocated(self, claim: str) -> bool:
+        """True if the claim is allocated."""
         return self.ledger.allocation(claim) is not None
 
     def submit(self, claim: api.DeviceClaim) -> None:
-        """Create or replace a claim; the status that it brings is dropped.
+        """Create or replace a claim; its status is ignored.
 
-        Raises InvalidObject, and ClaimsError if it changes what is already allocated.
+        Raises InvalidObject, and ClaimsError for a change of an allocated claim.
         """
         old = self._allocated.get(claim.id)
         if old is not None and not old.same_spec(claim):
             raise ClaimsError(
-                f'DeviceClaim "{claim.id}": spec: Forbidden: the claim is allocated, it cannot'
-                " be changed before it is released"
+                f'DeviceClaim "{claim.id}": spec: Forbidden: the claim is allocated and cannot'
+                " be changed until it is released"
             )
         self.store.submit(claim)
 
     def allocate(self, ids: Sequence[str], node: str) -> tuple[str, ...]:
-        """Allocate the claims together on a node; gives those that were not allocated before.
+        """Allocate claims together on a node; return those that were not allocated before.
 
-        Raises DoesNotFit, TryAgain, or ClaimsError for what cannot be allocated as it is
-        written; then nothing has changed.
+        Raises DoesNotFit, TryAgain, or ClaimsError for a claim that can never be allocated.
+        Then nothing has changed.
         """
         new = [self.claim(claim) for claim in dict.fromkeys(ids) if not self.is_allocated(claim)]
         if not new:
@@ -89,15 +96,15 @@ class Allocator:
         return tuple([claim.id for claim in new])
 
     def explain(self, ids: Sequence[str], node: str) -> Explanation:
-        """Why the claims have what they have on a node, or would get together, or would not.
+        """Explain why claims have their devices on a node, or would get some, or would not.
 
-        Raises ClaimsError for what cannot be allocated as it is written.
+        Raises ClaimsError for a claim that can never be allocated.
         """
         claims = [self.claim(claim) for claim in dict.fromkeys(ids)]
         return explain(*self._resolve(claims, node), self.ledger, self._limits)
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Free all that the claims hold; gives those that held something. Idempotent."""
+        """Release claims and return those that were allocated. Idempotent."""
         released = self.ledger.release(*claims)
         for claim in released:
             del self._allocated[claim]
@@ -110,7 +117,7 @@ class Allocator:
         pod_names: tuple[str, ...] | None = None,
         device_statuses: tuple[api.DeviceStatus, ...] | None = None,
     ) -> None:
-        """Change what others report in the status of an allocated claim."""
+        """Change parts of the status of an allocated claim."""
         old = self._allocated[claim]
         status = old.status
         if pod_names is not None:
@@ -135,9 +142,9 @@ class Allocator:
             raise ClaimsError(f'DeviceClaim "{outcome.claim}": {outcome.message}')
         if isinstance(outcome, Infeasible):
             reasons = [rejection_line(each, resolved) for each in outcome.reasons]
-            raise DoesNotFit("; ".join(reasons), outcome, inventory)
-        if isinstance(outcome, Budget):
-            raise TryAgain(undecided(outcome))
+            raise DoesNotFit("; ".join(reasons))
+        if isinstance(outcome, Undecided):
+            raise TryAgain(undecided_message(outcome))
         return outcome.allocations
 
     def _status(
@@ -147,13 +154,15 @@ class Allocator:
         allocation: Allocation,
         inventory: Inventory,
     ) -> api.ClaimStatus:
+        # Configs are copied, so that later changes do not affect a prepared device. Only those of
+        # the alternative and the class that a device actually came from count.
         class_configs: dict[api.ConfigReference, api.ConfigObject] = {}
         claim_configs: dict[api.ConfigReference, api.ConfigObject] = {}
         try:
             for grant in allocation.grants:
                 choice = resolved.choices[grant.request][grant.alternative]
-                through = choice.class_of(inventory.index[grant.device])
-                for reference in through.configs:
+                device_class = choice.class_of(inventory.index[grant.device])
+                for reference in device_class.configs:
                     class_configs[reference] = self.store.config(reference)
                 for reference in _in_namespace(choice, claim.metadata.namespace):
                     claim_configs[reference] = self.store.config(reference)
@@ -166,5 +175,5 @@ class Allocator:
         )
 
 
-def _in_namespace(choice: Choice, namespace: str) -> list[api.ConfigReference]:
+def _in_namespace(choice: ResolvedAlternative, namespace: str) -> list[api.ConfigReference]:
     return [attrs.evolve(each, namespace=namespace) for each in choice.detail.configs]

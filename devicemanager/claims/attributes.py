@@ -1,12 +1,27 @@
-"""The values that attributes of devices have, with the equality of the API."""
+"""Values of device attributes: their types, their equality, and semantic versions."""
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from functools import lru_cache, total_ordering
 from typing import NamedTuple
 
+import attrs
 
-class Kind(StrEnum):
+_NUMBER = r"(0|[1-9][0-9]*)"
+_IDENTIFIER = r"(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_SEMVER = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_IDENTIFIER}(?:\.{_IDENTIFIER})*))?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?\Z"
+)
+_MAX_SEMVER = 256
+
+_Identifier = tuple[int, int, str]
+_Precedence = tuple[int, int, int, int, tuple[_Identifier, ...]]
+
+
+class AttributeType(StrEnum):
     """The type of an attribute's value."""
 
     STRING = "string"
@@ -16,11 +31,71 @@ class Kind(StrEnum):
 
 
 class AttributeValue(NamedTuple):
-    """One value; equal to another exactly if ``EqualValue`` says so.
+    """One value; two are equal exactly if ``EqualValue`` of the API says so.
 
     Quantities are equal by amount, versions by text: ``1.0.0+a`` is not ``1.0.0+b``.
     """
 
-    kind: Kind
+    type: AttributeType
     value: str | int
     """The text of a string or version, the number of an int, the nano-units of a quantity."""
+
+
+@total_ordering
+@attrs.frozen(eq=False)
+class SemVer:
+    """A semantic version (semver.org, 2.0.0), ordered by precedence.
+
+    Build metadata (``+...``) stays in the text but counts neither in equality nor in order.
+    """
+
+    text: str
+    precedence: _Precedence
+
+    @classmethod
+    def parse(cls, text: str) -> SemVer:
+        """Parse a version. Raises ValueError."""
+        return cls(text, _precedence(text))
+
+    @property
+    def major(self) -> int:
+        """MAJOR of the version."""
+        return self.precedence[0]
+
+    @property
+    def minor(self) -> int:
+        """MINOR of the version."""
+        return self.precedence[1]
+
+    @property
+    def patch(self) -> int:
+        """PATCH of the version."""
+        return self.precedence[2]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SemVer) and self.precedence == other.precedence
+
+    def __lt__(self, other: SemVer) -> bool:
+        return self.precedence < other.precedence
+
+    def __hash__(self) -> int:
+        return hash(self.precedence)
+
+
+@lru_cache(maxsize=4096)
+def _precedence(text: str) -> _Precedence:
+    match = _SEMVER.match(text) if len(text) <= _MAX_SEMVER else None
+    if match is None:
+        raise ValueError("a semantic version is MAJOR.MINOR.PATCH, such as 1.2.3 or 1.2.3-rc.1")
+    major, minor, patch, prerelease = match.groups()
+    # A version without pre-release comes after all those that have one.
+    identifiers = tuple(map(_identifier, prerelease.split("."))) if prerelease else ()
+    return int(major), int(minor), int(patch), int(not prerelease), identifiers
+
+
+def _identifier(text: str) -> _Identifier:
+    """Make identifiers compare: numbers by value, before words by code point (clause 11.4)."""
+    return (0, int(text), "") if text.isdigit() else (1, 0, text)

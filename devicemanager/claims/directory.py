@@ -1,9 +1,12 @@
-"""A directory of pools, classes, claims and configs that is followed as it changes.
+"""Follow a directory of pools, classes, claims and configs.
 
-An object that appears or changes is applied, one that vanishes from all files is withdrawn. A
-file that cannot be used is reported in one line for each thing that is wrong, and what it
-held before stays. Nothing here knows a kubelet: the owner hands in what to do.
+In:  the files of a directory, each time one changes.
+Out: calls to an ``ObjectOwner``: apply what appeared or changed, withdraw what is in no file
+     any more; and one line for each fault.
 """
+
+# A file with faults keeps its last valid objects: an editor that saves half a file must not
+# delete the claims of running pods. Only what was applied from here is withdrawn.
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import Protocol
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.files import (
     Identity,
-    described,
+    display_name,
     files_in,
     identity,
     in_order,
@@ -29,55 +32,56 @@ from devicemanager.io.directory_watch import FollowedDirectory, is_complete_at_o
 from devicemanager.io.watch import Change, ChangeKind
 
 _COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED, ChangeKind.ATTRIBUTES)
-"""After these a file is as it will stay, or can be read by now."""
+"""After these changes a file is complete, or has become readable."""
 
 Report = Callable[[str], None]
 """Takes one line for the user."""
 
 
 class ObjectOwner(Protocol):
-    """Who keeps the objects."""
+    """The owner of the objects, such as a ``ClaimManager``."""
 
     def apply(self, objects: Iterable[api.Object]) -> None:
         """Create or replace objects. Raises ClaimsError for the first that is rejected."""
 
     def withdraw(self, found: api.Object) -> bool:
-        """Delete an object, if it is there."""
+        """Delete an object, if it exists."""
 
 
 class ObjectFiles:
-    """Which objects the files of a directory have. Called by one thread at a time."""
+    """The objects in the files of a directory. Not thread-safe."""
 
     def __init__(self, directory: Path, owner: ObjectOwner, report: Report) -> None:
         self._directory = directory
         self._owner = owner
         self._report = report
         self._files: dict[Path, tuple[api.Object, ...]] = {}
+        # The objects of the files when they were last read.
         self._wanted: dict[Identity, api.Object] = {}
-        """What the files asked for when they were last read."""
+        # Those that the owner accepted. Only these are withdrawn.
         self._applied: dict[Identity, api.Object] = {}
-        """What the owner took of it, and therefore what is ours to withdraw."""
-        self._complaints: dict[Path, tuple[str, ...]] = {}
-        self._untold: list[str] = []
+        # By file: the lines of its faults, so that each is reported once.
+        self._faults: dict[Path, tuple[str, ...]] = {}
+        self._unreported: list[str] = []
 
     def scan(self) -> None:
-        """Read every file, and bring the owner's objects up to date. Raises ClaimsError."""
+        """Read all files and update the owner's objects. Raises ClaimsError."""
         present = files_in(self._directory)
-        for path in self._complaints.keys() - set(present):
-            del self._complaints[path]
+        for path in self._faults.keys() - set(present):
+            del self._faults[path]
         self._files = {path: self._read(path) for path in present}
-        self._settle()
-        self._tell()
+        self._update_owner()
+        self._report_faults()
 
-    def all_gone(self) -> None:
-        """The directory itself is gone, and with it every object."""
+    def withdraw_all(self) -> None:
+        """Withdraw every object, because the directory was removed."""
         self._files.clear()
-        self._settle()
-        self._tell()
+        self._update_owner()
+        self._report_faults()
 
-    def _tell(self) -> None:
-        """Report what is wrong with files. Last: who reads of one may count on the others."""
-        lines, self._untold = self._untold, []
+    def _report_faults(self) -> None:
+        # After the update: a reader of a report can rely on the objects of the other files.
+        lines, self._unreported = self._unreported, []
         for line in lines:
             self._report(line)
 
@@ -85,40 +89,40 @@ class ObjectFiles:
         try:
             objects = read_file(path).objects
         except InvalidObject as error:
-            kept = self._files.get(path, ())
-            self._complain(path, error.lines, bool(kept))
-            return kept
-        self._complaints.pop(path, None)
+            last = self._files.get(path, ())
+            self._add_fault(path, error.lines, bool(last))
+            return last
+        self._faults.pop(path, None)
         return objects
 
-    def _complain(self, path: Path, lines: tuple[str, ...], keeps: bool) -> None:
-        if self._complaints.get(path) == lines:
+    def _add_fault(self, path: Path, lines: tuple[str, ...], keeps_last: bool) -> None:
+        if self._faults.get(path) == lines:
             return
-        self._complaints[path] = lines
+        self._faults[path] = lines
         for line in lines:
-            self._untold.append(f"{line}{'; what it held before stays' if keeps else ''}")
+            self._unreported.append(f"{line}{'; its last objects stay' if keeps_last else ''}")
 
-    def _settle(self) -> None:
+    def _update_owner(self) -> None:
         wanted: dict[Identity, api.Object] = {}
         for path, objects in self._files.items():
             for found in objects:
                 if wanted.setdefault(identity(found), found) is not found:
-                    line = f"{path}: {described(found)} is in another file, too: the first counts"
-                    self._complain(path, (line,), False)
-        # Claims go before what they ask for, and come after it.
+                    line = f"{path}: {display_name(found)} is also in another file, which counts"
+                    self._add_fault(path, (line,), False)
+        # Claims are withdrawn before the classes and pools that they refer to, and applied after.
         for found in reversed(in_order(self._applied.values())):
-            if identity(found) not in wanted and self._does(partial(self._owner.withdraw, found)):
+            if identity(found) not in wanted and self._try(partial(self._owner.withdraw, found)):
                 del self._applied[identity(found)]
         for found in in_order(wanted.values()):
-            # What was rejected is not offered again before it changes.
+            # A rejected object is tried again only when it changes, and so reported once.
             if self._wanted.get(identity(found)) == found:
                 continue
-            if self._does(partial(self._owner.apply, [found])):
+            if self._try(partial(self._owner.apply, [found])):
                 self._applied[identity(found)] = found
         self._wanted = wanted
 
-    def _does(self, act: Callable[[], object]) -> bool:
-        """Trouble with one object must not keep the others waiting."""
+    def _try(self, act: Callable[[], object]) -> bool:
+        """Call the owner; False, with a report, if it rejects an object."""
         try:
             act()
         except InvalidObject as error:
@@ -132,15 +136,16 @@ class ObjectFiles:
 
 
 def check_directory(directory: Path) -> None:
-    """Raises ClaimsError for what is no directory."""
+    """Raise ClaimsError if the path is not a directory."""
     directory_watch.check_directory(directory, ClaimsDirectory.what, ClaimsDirectory.error)
 
 
 class ClaimsDirectory(FollowedDirectory):
-    """Follows a directory from ``start`` to ``stop``; a context manager.
+    """Follower of a directory from ``start`` to ``stop``; a context manager.
 
-    ``owner`` and ``report`` are called by one thread at a time: the caller's for what is there
-    at the start, a thread of the watch afterwards. Objects are left as they are at the end.
+    ``start`` applies what is there in the caller's thread; later changes are applied in the
+    thread of the watch. ``owner`` and ``report`` are never called concurrently. ``stop`` does
+    not withdraw anything.
     """
 
     what = "claims directory"
@@ -155,8 +160,8 @@ class ClaimsDirectory(FollowedDirectory):
 
     def _react(self, change: Change) -> None:
         if not change.name and not change.new_name and not self.directory.exists():
-            self._report(f"claims directory {self.directory} is gone, and its objects with it")
-            self._files.all_gone()
+            self._report(f"claims directory {self.directory} was removed: objects withdrawn")
+            self._files.withdraw_all()
         elif not (change.kind in _COMPLETE or is_complete_at_once(self.directory / change.name)):
             return
         elif is_pivot(change) or any(map(is_object_file, (change.name, change.new_name))):

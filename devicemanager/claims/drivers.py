@@ -1,4 +1,7 @@
-"""The drivers' side of a claim: devices are prepared before a container starts."""
+"""Claim drivers: they prepare allocated devices before a container starts."""
+
+# A driver is what a DRA driver's kubelet plugin is to the kubelet, as a Python object. Set one
+# with ``MockKubelet.claims.set_driver``.
 
 from __future__ import annotations
 
@@ -13,45 +16,45 @@ from devicemanager.claims.v1alpha1.objects import DeviceClaim
 
 
 class ClaimDriver(Protocol):
-    """What prepares the devices of one driver. May be called from any thread."""
+    """Prepares the devices of one driver. Called from several threads, without locks held."""
 
     def prepare(
         self, claim: DeviceClaim, devices: Sequence[DeviceKey]
     ) -> Mapping[DeviceKey, Sequence[str]]:
-        """Make the devices usable; gives their qualified CDI names.
+        """Make the devices usable and return their qualified CDI names.
 
-        Asked again for a claim that is prepared already, it gives the same answer. Raises any
-        exception if that is not possible now; it will be asked again.
+        Must be idempotent: a second call for a prepared claim returns the same. If it raises,
+        the container does not start, and the call is repeated later.
         """
 
     def unprepare(self, claim: DeviceClaim, devices: Sequence[DeviceKey]) -> None:
-        """The claim is released. Nothing happens if it was not prepared."""
+        """Undo ``prepare``, because the claim was released. Must ignore unprepared devices."""
 
 
 @attrs.define
 class FakeDriver:
-    """Names CDI devices as dra-example-driver does, and prepares nothing.
+    """Driver that prepares nothing and names CDI devices as dra-example-driver does.
 
-    Each claim's devices have one name in common, and each has one of its own.
+    Each device gets a common name and a name that belongs to its claim.
     """
 
     profile: str = "device"
     """The class part of the names: ``k8s.<driver>/<profile>=...``."""
     failures: int = 0
-    """So often preparing fails before it succeeds."""
+    """The number of ``prepare`` calls that fail before the first one that succeeds."""
 
     def prepare(
         self, claim: DeviceClaim, devices: Sequence[DeviceKey]
     ) -> Mapping[DeviceKey, Sequence[str]]:
         if self.failures > 0:
             self.failures -= 1
-            raise RuntimeError("the fake driver was told to fail")
-        return {key: (self._name(key, "common"), self._own(claim, key)) for key in devices}
+            raise RuntimeError("the fake driver is set to fail")
+        return {key: (self._name(key, "common"), self._claim_name(claim, key)) for key in devices}
 
     def unprepare(self, claim: DeviceClaim, devices: Sequence[DeviceKey]) -> None:
-        """Nothing was prepared."""
+        """Do nothing: nothing was prepared."""
 
-    def _own(self, claim: DeviceClaim, key: DeviceKey) -> str:
+    def _claim_name(self, claim: DeviceClaim, key: DeviceKey) -> str:
         return self._name(key, f"{claim_uid(claim)}-{key.name}")
 
     def _name(self, key: DeviceKey, device: str) -> str:
@@ -59,5 +62,5 @@ class FakeDriver:
 
 
 def claim_uid(claim: DeviceClaim) -> str:
-    """The claim's UID; one that follows from its name if it was given none."""
+    """Return the claim's UID, or one made from its name if it has none."""
     return claim.metadata.uid or str(uuid.uuid5(uuid.NAMESPACE_URL, f"deviceclaim/{claim.id}"))

@@ -1,18 +1,15 @@
-"""What goes wrong with structured claims: always one line, for the user to act on."""
+"""Errors of structured claims: each one line, for the user to act on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from devicemanager.core.errors import RequestError
 
-if TYPE_CHECKING:
-    from devicemanager.claims.core.inventory import Inventory
-    from devicemanager.claims.core.model import Infeasible
+_MAX_TEXT = 300
+"""Characters."""
 
 
 class ClaimsError(RequestError):
-    """What was asked of structured claims cannot be done."""
+    """A request about structured claims cannot be met."""
 
 
 class ClaimsUnavailable(ClaimsError):
@@ -36,14 +33,14 @@ class InvalidObject(ClaimsError):
 
 
 class DoesNotFit(ClaimsError):
-    """The claims cannot be satisfied now; they may once others are released or pools change."""
-
-    def __init__(self, text: str, outcome: Infeasible, inventory: Inventory) -> None:
-        super().__init__(text)
-        self.outcome = outcome
-        self.inventory = inventory
-        """What the sets of devices in ``outcome`` are numbered by."""
+    """The claims do not fit now; they may after releases or changes of pools."""
 
 
 class TryAgain(ClaimsError):
-    """The search was cut off before it knew."""
+    """The search was cut off before it had an answer."""
+
+
+def one_line(text: str, most: int = _MAX_TEXT) -> str:
+    """Return a user's text without line breaks and control characters, cut if it is long."""
+    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return plain if len(plain) <= most else f"{plain[:most]}..."

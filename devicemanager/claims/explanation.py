@@ -1,4 +1,11 @@
-"""Why claims get their devices, or do not: for every other device the first rule against it."""
+"""Explain why claims get their devices or do not fit, in words and as data.
+
+In:  an outcome of the search with its exclusions (``core.reasons``), and the resolved claims,
+     which have the units and labels that users wrote.
+Out: an ``Explanation`` for people and JSON, or one line for the message of a rejection.
+"""
+
+# Every device appears once: allocated, usable, or under the first rule that excludes it.
 
 from __future__ import annotations
 
@@ -9,9 +16,10 @@ import attrs
 
 from devicemanager.claims.core.inventory import Inventory
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.ledger_view import LedgerView
 from devicemanager.claims.core.model import (
+    AccessMode,
     Allocation,
-    Budget,
     Cause,
     Error,
     Exclusion,
@@ -19,12 +27,11 @@ from devicemanager.claims.core.model import (
     Infeasible,
     Leftover,
     Limits,
-    Mode,
     Rejection,
+    Undecided,
 )
 from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import DEFAULT_LIMITS, solve
-from devicemanager.claims.core.view import View
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.resolve import ResolvedClaim
 from devicemanager.core import bitset
@@ -32,12 +39,12 @@ from devicemanager.core.quantity import Quantity
 
 _SHOWN = 3
 _SHOWN_TAKEN = 8
-"""Devices that a line of text names; the data name all."""
+"""The most devices that a line of text names; the data has all."""
 
 
 @attrs.frozen
-class Excluded:
-    """Devices that one rule was the first to exclude."""
+class ExcludedDevices:
+    """Devices for which one rule is the first that excludes them."""
 
     rule: str
     devices: tuple[str, ...]
@@ -46,23 +53,24 @@ class Excluded:
 
 @attrs.frozen
 class RequestExplanation:
-    """What became of one instance of a claim, or of one of its alternatives."""
+    """The result for one request of a claim, or for one of its alternatives."""
 
     claim: str
     label: str
-    """Where it stands in the claim's spec, such as ``claims[0].oneOf[1]``."""
+    """Position in the claim's spec, such as ``claims[0].oneOf[1]``."""
     served: bool
+    """True if it has or would get devices."""
     summary: str
     taken: tuple[str, ...]
-    """``pool/device``, with the amounts if it is shared."""
+    """Its devices: ``pool/device``, with the amounts if it is shared."""
     usable: tuple[str, ...]
-    """Of a request that was not served: the devices that no rule excludes."""
-    excluded: tuple[Excluded, ...]
+    """If it was not served: the devices that no rule excludes."""
+    excluded: tuple[ExcludedDevices, ...]
 
 
 @attrs.frozen
 class Explanation:
-    """What would become of claims that are asked for together, or became of them."""
+    """Why claims have their devices, or would get some together, or do not fit."""
 
     claims: tuple[str, ...]
     """``namespace/name``."""
@@ -72,12 +80,12 @@ class Explanation:
     requests: tuple[RequestExplanation, ...] = ()
 
     def text(self) -> str:
-        """Lines for people."""
+        """Return lines of text for people."""
         lines = [line for each in self.requests for line in _lines(each)]
         return "\n".join([self.message, *lines])
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, with all devices."""
+        """Return plain values for JSON, with all devices."""
         return attrs.asdict(self)
 
 
@@ -87,13 +95,12 @@ def explain(
     ledger: Ledger,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Explanation:
-    """Explain claims asked for together on a node whose devices are ``inventory``.
+    """Explain claims together, on the node of ``inventory``. Nothing changes.
 
-    Claims that hold devices are explained by what they hold, the others by what they would get
-    beside them. Nothing changes.
+    Allocated claims are explained by their devices, the others by what they would get.
     """
-    held = [ledger.allocation(each.claim.id) for each in resolved]
-    new = [each.claim for each, has in zip(resolved, held, strict=True) if has is None]
+    allocated = [ledger.allocation(each.claim.id) for each in resolved]
+    new = [each.claim for each, has in zip(resolved, allocated, strict=True) if has is None]
     names = tuple([each.claim.id for each in resolved])
     outcome = solve(inventory, ledger, new, limits)
     if isinstance(outcome, Infeasible):
@@ -101,31 +108,33 @@ def explain(
         return Explanation(names, False, _together(names, "does not fit"), tuple(rejections))
     if isinstance(outcome, Error):
         return Explanation(names, False, f'DeviceClaim "{outcome.claim}": {outcome.message}')
-    if isinstance(outcome, Budget):
-        return Explanation(names, False, undecided(outcome))
+    if isinstance(outcome, Undecided):
+        return Explanation(names, False, undecided_message(outcome))
     found = iter(outcome.allocations)
-    allocations = [has or next(found) for has in held]
+    allocations = [has or next(found) for has in allocated]
+    # Explain against the ledger without these claims: otherwise the devices of allocated ones
+    # would appear as allocated to themselves.
     before = Ledger.restore(ledger.state())
     before.release(*names)
     claims = [each.claim for each in resolved]
-    left = leftovers(View.of(inventory, before), before, claims, allocations)
+    left = leftovers(LedgerView.of(inventory, before), before, claims, allocations)
     served = [_served(inventory, resolved, allocations, each) for each in left]
     what = "fits" if new else "is allocated"
     return Explanation(names, True, _together(names, what), tuple(served))
 
 
-def undecided(outcome: Budget) -> str:
-    """What to say when the search was cut off."""
+def undecided_message(outcome: Undecided) -> str:
+    """Return the message for a search that was cut off."""
     return (
-        f"the search for devices was cut off after {outcome.steps} steps, undecided: try again,"
-        " or ask in a simpler way"
+        f"the search for devices was cut off after {outcome.steps} steps without a result: try"
+        " again, or simplify the claims"
     )
 
 
 def rejection_line(rejection: Rejection, resolved: Sequence[ResolvedClaim]) -> str:
-    """A rejection in one line: what is short, and the rules against each device, counted."""
+    """Return a rejection in one line: what is missing, and each rule with its devices counted."""
     rules = [f"{each.devices.bit_count()}: {each.rule}" for each in rejection.exclusions]
-    summary = _short(rejection, _detail(resolved, rejection.claim, rejection.label))
+    summary = _summary(rejection, _detail(resolved, rejection.claim, rejection.label))
     return "; ".join([f'DeviceClaim "{rejection.claim}", {rejection.label}: {summary}', *rules])
 
 
@@ -144,7 +153,7 @@ def _rejected(
         rejection.claim,
         rejection.label,
         False,
-        _short(rejection, _detail(resolved, rejection.claim, rejection.label)),
+        _summary(rejection, _detail(resolved, rejection.claim, rejection.label)),
         (),
         _names(inventory, rejection.usable),
         _excluded(inventory, rejection.exclusions),
@@ -172,9 +181,9 @@ def _served(
 
 
 _MODES = {
-    Mode.EXCLUSIVE: "",
-    Mode.SHARED: ", in part",
-    Mode.ADMIN: ", with admin access",
+    AccessMode.EXCLUSIVE: "",
+    AccessMode.SHARED: ", in part",
+    AccessMode.ADMIN: ", with admin access",
 }
 
 
@@ -186,8 +195,8 @@ def _granted(grant: Grant, detail: api.ClaimDetail) -> str:
     return f"{name} ({', '.join(amounts)})" if amounts else name
 
 
-def _short(rejection: Rejection, detail: api.ClaimDetail) -> str:
-    """What the alternative is short of."""
+def _summary(rejection: Rejection, detail: api.ClaimDetail) -> str:
+    """Return what the alternative lacks."""
     needs = f"needs {_count(rejection.count)}"
     usable = rejection.usable.bit_count()
     if rejection.cause is Cause.DEVICES:
@@ -201,10 +210,10 @@ def _short(rejection: Rejection, detail: api.ClaimDetail) -> str:
         ]
         return f"needs {' and '.join(have)}"
     if rejection.cause is Cause.BUDGET:
-        return f"{needs}: {usable} can be used, but their pools cannot pay for so many at once"
+        return f"{needs}: {usable} can be used, but not that many within the budgets of their pools"
     if rejection.cause is Cause.MATCH:
-        return "takes all devices, and their matched attributes differ"
-    return f"{needs} and could have them, but not beside the other requests of this call"
+        return "needs all devices, but their matched attributes differ"
+    return f"{needs}, which fit alone but not with the other requests"
 
 
 def _count(devices: int) -> str:
@@ -212,7 +221,7 @@ def _count(devices: int) -> str:
 
 
 def _amount(detail: api.ClaimDetail, name: str, nanos: int) -> str:
-    """Written the way the claim writes it."""
+    """Return an amount in the format that the claim uses."""
     return str(Quantity(nanos, detail.requests[name].format))
 
 
@@ -227,8 +236,10 @@ def _detail(resolved: Sequence[ResolvedClaim], claim: str, label: str) -> api.Cl
     )
 
 
-def _excluded(inventory: Inventory, exclusions: Sequence[Exclusion]) -> tuple[Excluded, ...]:
-    return tuple([Excluded(each.rule, _names(inventory, each.devices)) for each in exclusions])
+def _excluded(inventory: Inventory, exclusions: Sequence[Exclusion]) -> tuple[ExcludedDevices, ...]:
+    return tuple(
+        [ExcludedDevices(each.rule, _names(inventory, each.devices)) for each in exclusions]
+    )
 
 
 def _names(inventory: Inventory, devices: int) -> tuple[str, ...]:

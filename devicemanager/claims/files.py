@@ -1,37 +1,45 @@
-"""Objects of structured claims in files: one, several, or a directory of them."""
+"""Objects of structured claims from files, directories and Python values.
+
+In:  paths, text, decoded documents or objects.
+Out: valid objects, or InvalidObject with one line for everything that is wrong.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
-from devicemanager.claims.errors import ClaimsError, InvalidObject
-from devicemanager.claims.texts import one_line
+from devicemanager.claims.errors import ClaimsError, InvalidObject, one_line
 from devicemanager.claims.v1alpha1 import objects as api
-from devicemanager.claims.v1alpha1.texts import MAX_SIZE, read_text
+from devicemanager.claims.v1alpha1.reading import MAX_SIZE, read_object, read_text
 from devicemanager.io.safe_read import FileRejected, read_regular
-from devicemanager.objects.manifests.errors import shown
+from devicemanager.objects.manifests.errors import described, shown
+
+ClaimSource = Mapping[str, Any] | str | Path | api.Object
+"""A decoded document, YAML or JSON text with any number of them, a file, or an object."""
 
 MAX_FILE = 4 * MAX_SIZE
-"""The most bytes that a file may have."""
+"""The largest file, in bytes: ``MAX_SIZE`` characters of 4 bytes."""
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""Names of files that are read in a directory; others, such as an editor's, are left alone."""
 
 Identity = tuple[str, str, str]
-"""Kind (with the API version if it is not ours), namespace and name."""
+"""Kind (with the API version for configs), namespace and name."""
 
 
 @attrs.frozen
 class ObjectFile:
+    """A file and the objects in it."""
+
     path: Path
     objects: tuple[api.Object, ...]
 
 
 def identity(found: api.Object) -> Identity:
-    """What two objects cannot have in common."""
+    """Return what distinguishes the object from all others."""
     if isinstance(found, api.ConfigObject):
         kind = f"{found.api_version} {found.kind}"
     else:
@@ -39,21 +47,47 @@ def identity(found: api.Object) -> Identity:
     return kind, found.metadata.namespace, found.metadata.name
 
 
+def display_name(found: api.Object) -> str:
+    """Return kind and name, as in ``DeviceClaim "default/train"``."""
+    kind, namespace, name = identity(found)
+    full = f"{namespace}/{name}" if namespace else name
+    return f"{one_line(kind)} {shown(full)}"
+
+
 def in_order(objects: Iterable[api.Object]) -> list[api.Object]:
-    """What others refer to first: configs and classes, then pools, then claims."""
+    """Sort objects so that references come first: configs, classes, pools, claims."""
     return sorted(objects, key=lambda found: _ORDER.get(type(found), 0))
 
 
 _ORDER: dict[type, int] = {api.DeviceClass: 1, api.DevicePool: 2, api.DeviceClaim: 3}
 
 
-def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
-    """The objects of a file, which may have several documents. ``data``: its contents, if they
-    are at hand.
+def read_source(source: ClaimSource) -> tuple[api.Object, ...]:
+    """Return all objects of a source. Raises InvalidObject with a line for each fault."""
+    if isinstance(source, api.Object):
+        return (source,)
+    if isinstance(source, Mapping):
+        return (read_object(source),)
+    if isinstance(source, Path):
+        return read_file(source).objects
+    if isinstance(source, str):
+        if "\n" in source or source.lstrip().startswith("{"):
+            return read_text(source)
+        # One line: a document needs a colon, so anything else can only be a file.
+        if source.endswith(SUFFIXES) or ":" not in source:
+            return read_file(Path(source)).objects
+        return read_text(source)
+    expected = "a dict, YAML text, a path or an object of devicemanager.claims"
+    raise InvalidObject((f"expected {expected}, not {described(source)}",))
 
-    Raises InvalidObject with a line for all that is wrong, each beginning with the path.
+
+def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
+    """Return the objects of all documents in a file. ``data``: its contents, if already read.
+
+    Raises InvalidObject with a line for each fault, starting with the path.
     """
     try:
+        # "utf-8-sig" below: some editors write a byte order mark.
         contents = read_regular(path, MAX_FILE) if data is None else data
         text = contents.decode("utf-8-sig")
     except FileRejected as error:
@@ -63,24 +97,24 @@ def read_file(path: Path, data: bytes | None = None) -> ObjectFile:
     except UnicodeDecodeError as error:
         raise InvalidObject((f"{path}: is not UTF-8 text (byte {error.start})",)) from None
     except ValueError:
-        raise InvalidObject((f"{shown(str(path))} is no path",)) from None
+        raise InvalidObject((f"invalid path {shown(str(path))}",)) from None
     return ObjectFile(path, read_text(text, str(path)))
 
 
 def read_paths(
     paths: Iterable[Path], contents: Mapping[Path, bytes] | None = None
 ) -> tuple[ObjectFile, ...]:
-    """The files given, and the files in the directories given, by name. ``contents`` are those
-    of paths that are at hand, such as standard input's.
+    """Read files, and the files of directories by name. ``contents``: what is already read,
+    such as standard input.
 
-    Raises InvalidObject with a line for all that is wrong in any of them, objects of the same
-    name included, and ClaimsError for a path that is not there.
+    Raises InvalidObject with a line for each fault in any file, also for objects of the same
+    name, and ClaimsError for a path that does not exist.
     """
     found, lines = [], list[str]()
-    at_hand = contents or {}
-    for path in _files(paths, at_hand):
+    already_read = contents or {}
+    for path in _files(paths, already_read):
         try:
-            found.append(read_file(path, at_hand.get(path)))
+            found.append(read_file(path, already_read.get(path)))
         except InvalidObject as error:
             lines += error.lines
     lines += _repeated(found)
@@ -89,20 +123,20 @@ def read_paths(
     return tuple(found)
 
 
-def _files(paths: Iterable[Path], at_hand: Mapping[Path, bytes]) -> Iterator[Path]:
+def _files(paths: Iterable[Path], already_read: Mapping[Path, bytes]) -> Iterator[Path]:
     for path in paths:
-        if path in at_hand:
+        if path in already_read:
             yield path
         elif path.is_dir():
             yield from files_in(path)
         elif path.exists():
             yield path
         else:
-            raise ClaimsError(f"{path}: there is no such file or directory")
+            raise ClaimsError(f"{path}: no such file or directory")
 
 
 def files_in(directory: Path) -> list[Path]:
-    """The files of objects in a directory, by name. Raises ClaimsError."""
+    """Return the object files of a directory, by name. Raises ClaimsError."""
     try:
         return sorted(path for path in directory.iterdir() if is_object_file(path.name))
     except OSError as error:
@@ -110,21 +144,14 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def is_object_file(name: str) -> bool:
-    """Whether a file of this name is read: no dotfile, no temporary file of an editor."""
+    """True if a file of this name is read: not hidden, and not an editor's temporary file."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#"))
 
 
 def _repeated(files: Iterable[ObjectFile]) -> Iterator[str]:
-    """A line for each object that has the name of one before it."""
+    """Yield a line for each object whose name an earlier object has."""
     first: dict[Identity, Path] = {}
     for path, found in ((file.path, each) for file in files for each in file.objects):
         if (key := identity(found)) in first:
-            yield f"{path}: {described(found)} is in {first[key]} already"
+            yield f"{path}: {display_name(found)} is already in {first[key]}"
         first.setdefault(key, path)
-
-
-def described(found: api.Object) -> str:
-    """``DeviceClaim "default/train"``."""
-    kind, namespace, name = identity(found)
-    full = f"{namespace}/{name}" if namespace else name
-    return f"{one_line(kind)} {shown(full)}"

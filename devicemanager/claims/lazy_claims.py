@@ -1,7 +1,7 @@
-"""The kubelet's way to structured claims, which are loaded when somebody uses them.
+"""The kubelet's access to structured claims, which loads them at first use."""
 
-Most nodes have none: they do without the time that importing all of it takes.
-"""
+# Most nodes have no structured claims. They should not pay for importing the search, the
+# objects and the constraints at every start.
 
 from __future__ import annotations
 
@@ -15,63 +15,67 @@ from devicemanager.core.pods import Pod
 from devicemanager.events.stream import EventStream
 
 if TYPE_CHECKING:
-    from devicemanager.claims.manager import ClaimManager
     from devicemanager.claims.persistence import StateFile
+    from devicemanager.claims.pod_claims import PodClaims
     from devicemanager.core.status import ResourceStatus
     from podresources import DynamicResource
 
 
 class LazyClaims:
-    """What the kubelet asks of claims. May be called from any thread."""
+    """``PodClaims``, created at first use. Thread-safe."""
 
     def __init__(
         self, events: EventStream, node: str, admin_namespaces: frozenset[str] | None = None
     ) -> None:
-        """See ``ClaimManager``, which is made with these when claims are first used."""
+        """The arguments are those of ``ClaimManager``."""
         self._events = events
         self._node = node
         self._admin_namespaces = admin_namespaces
         self._lock = threading.Lock()
         # Guarded by the lock.
-        self._manager: ClaimManager | None = None
+        self._manager: PodClaims | None = None
         self._file: StateFile | None = None
 
     @property
-    def manager(self) -> ClaimManager:
-        """Everything about claims; made now if nobody used them before. Raises StartError if
-        their state file cannot be read."""
+    def manager(self) -> PodClaims:
+        """The claim manager, created now if there is none.
+
+        Raises StartError if its state file cannot be read.
+        """
+        # Created with the lock held: two managers would write the same state file.
         with self._lock:
             if self._manager is None:
-                manager = self._new()
+                manager = self._create()
                 if self._file is not None:
                     manager.load(self._file)
                 self._manager = manager
             return self._manager
 
-    def _new(self) -> ClaimManager:
-        from devicemanager.claims.manager import ClaimManager
+    def _create(self) -> PodClaims:
+        from devicemanager.claims.pod_claims import PodClaims
 
-        return ClaimManager(self._events, node=self._node, admin_namespaces=self._admin_namespaces)
+        return PodClaims(self._events, node=self._node, admin_namespaces=self._admin_namespaces)
 
     def load(self, file: StateFile) -> None:
-        """A kubelet's process starts; see ``ClaimManager.load``."""
+        """Start; see ``PodClaims.load``."""
         with self._lock:
             self._file = file
             manager = self._manager
         if manager is not None:
             manager.load(file)
         elif os.path.lexists(file.path):
+            # Claims were used before the last stop: their devices are still allocated.
             _ = self.manager
 
     def close(self) -> None:
-        """The process stops."""
+        """Stop."""
         with self._lock:
             self._file = None
             manager = self._manager
         if manager is not None:
             manager.close()
 
-    # -- what ClaimManager does, and nothing if there is none --------------------------------
+    # -- delegates to PodClaims; without one there is nothing to do ----------------------------
 
     def admit(self, pod: Pod) -> None:
         if pod.resource_claims:
@@ -81,25 +85,25 @@ class LazyClaims:
         if self._manager is not None:
             self._manager.admitted(pod)
 
-    def retreat(self, pod: str) -> None:
+    def unreserve(self, pod: str) -> None:
         if self._manager is not None:
-            self._manager.retreat(pod)
+            self._manager.unreserve(pod)
 
     def clear(self) -> None:
         if self._manager is not None:
             self._manager.clear()
 
-    def leave(self, *pods: str, also_allocated_before: bool = True) -> None:
+    def remove_pods(self, *pods: str, also_allocated_before: bool = True) -> None:
         if self._manager is not None:
-            self._manager.leave(*pods, also_allocated_before=also_allocated_before)
+            self._manager.remove_pods(*pods, also_allocated_before=also_allocated_before)
 
-    def forget_all_but(self, pods: Iterable[str]) -> None:
+    def remove_other_pods(self, pods: Iterable[str]) -> None:
         if self._manager is not None:
-            self._manager.forget_all_but(pods)
+            self._manager.remove_other_pods(pods)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         if self._manager is not None:
-            self._manager.settle()
+            self._manager.flush()
 
     @property
     def is_sources_ready(self) -> bool:

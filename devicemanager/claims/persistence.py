@@ -1,4 +1,11 @@
-"""The state file of claims: read when a kubelet starts, written before anybody is answered."""
+"""The state file of claims: read when a kubelet starts, written before it answers."""
+
+# Order of writes. An allocation is on disk before the pod is admitted (``write``), or a restart
+# would give its devices to another pod. A release is written later (``write_pending``): if the
+# kubelet is killed in between, the file has too much, and the kubelet releases it once it knows
+# all pods. Too much is safe; too little is not.
+#
+# Concurrent admissions share one write (``checkpoint.shared_writer``).
 
 from __future__ import annotations
 
@@ -11,16 +18,16 @@ from typing import Protocol
 import checkpoint
 from checkpoint.shared_writer import Store, Writer
 from devicemanager.claims.errors import ClaimsError
-from devicemanager.claims.statefile import ClaimsState, StateCorrupt, StateWriter, parse_state
+from devicemanager.claims.state_file import ClaimsState, StateCorrupt, StateWriter, parse_state
 from devicemanager.core.errors import StartError
 from devicemanager.events.stream import EventKind, EventStream
 
-_WAITS = (0.05, 0.2)
-"""Seconds before a file that could not be read is read again."""
+_RETRY_WAITS = (0.05, 0.2)
+"""Seconds before each further attempt to read the file."""
 
 
 class StateFile(Store, Protocol):
-    """Where the state is kept: a ``checkpoint.FileStore``."""
+    """Where the state is stored: a ``checkpoint.FileStore``."""
 
     @property
     def path(self) -> Path: ...
@@ -30,36 +37,38 @@ class StateFile(Store, Protocol):
 
 
 class ClaimsFile:
-    """The file of one life of the kubelet's process. May be used from any thread."""
+    """The state file of one kubelet instance. Thread-safe."""
 
     def __init__(
         self, file: StateFile, events: EventStream, state: Callable[[], ClaimsState]
     ) -> None:
-        """``state`` is asked for what is to be written."""
+        """``state`` returns what is to be written."""
         self._file = file
         self._events = events
         self._state = state
-        self._counts = _Counted(file)
-        # Its writes come one after the other, so what renders has one user at a time.
+        self._counts = _CountingFile(file)
+        # The writer serializes its writes, so the rendering needs no lock.
         self._writer = Writer(self._counts, self._render)
         self._rendering = StateWriter()
 
-    def load(self, take_over: Callable[[ClaimsState], None]) -> None:
-        """Hand over what the file says. A corrupt file is set aside, also if ``take_over``
-        raises ValueError. Raises StartError if the file is there and cannot be read: to go on
-        would give away what is held.
+    def load(self, restore: Callable[[ClaimsState], None]) -> None:
+        """Read the file and pass its state to ``restore``.
+
+        A corrupt file is set aside, also if ``restore`` raises ValueError. Raises StartError
+        if the file exists but cannot be read: starting without it would allocate devices that
+        running pods use.
         """
         self._file.remove_leftovers()
         try:
             state = parse_state(self._read())
-            take_over(state)
+            restore(state)
         except checkpoint.CheckpointNotFound:
-            take_over(ClaimsState())
+            restore(ClaimsState())
         except checkpoint.CheckpointUnreadable as error:
             raise StartError(str(error)) from error
         except (StateCorrupt, ValueError) as error:
             self._set_aside(error)
-            take_over(ClaimsState())
+            restore(ClaimsState())
         except ClaimsError as error:
             raise StartError(f"{self._file.path}: {error}") from error
         else:
@@ -67,8 +76,8 @@ class ClaimsFile:
             self._events.publish(EventKind.CLAIMS_LOADED, text)
 
     def _read(self) -> bytes:
-        """Try again what may pass: the disk, or a process that has all descriptors."""
-        for wait in _WAITS:
+        # Some errors pass: a busy disk, or a process that has used up all descriptors.
+        for wait in _RETRY_WAITS:
             try:
                 return self._file.read()
             except checkpoint.CheckpointUnreadable:
@@ -86,6 +95,8 @@ class ClaimsFile:
         self._events.publish(EventKind.CLAIMS_SET_ASIDE, text)
 
     def _render(self) -> bytes:
+        # The count first: a change during rendering may be missing from the text, so it must
+        # still count as not written.
         self._counts.rendered = self._counts.changes
         return self._rendering.render(self._state())
 
@@ -97,31 +108,30 @@ class ClaimsFile:
             self._events.publish(EventKind.CLAIMS_FAILED, str(error))
             raise ClaimsError(str(error)) from error
 
-    def fall_behind(self) -> None:
-        """Something has changed; ``catch_up`` will have to write. To be called with a lock
-        held that keeps others from changing something."""
+    def mark_changed(self) -> None:
+        """Note a change for ``write_pending``. Must be called with the lock of the state held."""
         self._counts.changes += 1
 
-    def catch_up(self) -> None:
-        """Return once no change of before is missing on disk. A failure is an event only: what
-        the file says too much is freed when a kubelet starts and does not know the pod."""
+    def write_pending(self) -> None:
+        """Return once every noted change is on disk. A failure is only an event."""
+        # Only releases are noted; see the order of writes above.
         if self._counts.written < self._counts.changes:
             with contextlib.suppress(ClaimsError):
                 self.write()
 
     def close(self) -> None:
-        """Wait for a write under way; every later one fails."""
+        """Wait for a write in progress; every later one fails."""
         self._writer.close()
 
 
-class _Counted:
+class _CountingFile:
     """A file that counts which changes have reached it."""
 
     def __init__(self, file: StateFile) -> None:
         self._file = file
         self.changes = 0
+        # The number of changes that the text being written contains.
         self.rendered = 0
-        """As of which change the contents are that are written now."""
         self.written = 0
 
     def write(self, data: checkpoint.Contents) -> None:

@@ -1,4 +1,9 @@
-"""Asking the drivers to prepare and unprepare the devices of claims."""
+"""Calls to claim drivers: prepare devices before containers start, unprepare them at the end."""
+
+# Drivers are user code: they can be slow, raise any exception, or call the claim manager. So no
+# lock is held during a call, and what was read before is checked again after it
+# (``AllocatedClaims.record_prepared``). Preparing must succeed before a container starts;
+# unpreparing cannot stop a release.
 
 from __future__ import annotations
 
@@ -7,9 +12,9 @@ from collections.abc import Iterable
 
 import attrs
 
+from devicemanager.claims.allocated_claims import AllocatedClaims, ReleasedClaim
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.drivers import ClaimDriver
-from devicemanager.claims.holdings import Holdings, Released
 from devicemanager.claims.v1alpha1.objects import DeviceClaim
 from devicemanager.core.errors import AllocationError
 from devicemanager.events.stream import EventKind, EventStream
@@ -17,7 +22,7 @@ from devicemanager.events.stream import EventKind, EventStream
 
 @attrs.frozen
 class _Task:
-    """What one driver has to prepare for one claim."""
+    """Devices that one driver must prepare for one claim."""
 
     claim: DeviceClaim
     name: str
@@ -26,74 +31,79 @@ class _Task:
 
 
 class Drivers:
-    """The drivers by name. No driver is called while the lock is held."""
+    """The drivers by name. Thread-safe."""
 
-    def __init__(self, events: EventStream, holdings: Holdings, lock: threading.RLock) -> None:
-        """``lock`` guards the holdings, and the drivers here."""
+    def __init__(
+        self, events: EventStream, allocated: AllocatedClaims, lock: threading.RLock
+    ) -> None:
+        """``lock`` guards ``allocated`` and the drivers here."""
         self._events = events
-        self._holdings = holdings
+        self._allocated = allocated
         self._lock = lock
         self._drivers: dict[str, ClaimDriver] = {}
 
     def set(self, name: str, driver: ClaimDriver | None) -> None:
-        """Who prepares the devices of a driver; None is nobody."""
+        """Set the driver of a name; None removes it."""
         with self._lock:
             self._drivers.pop(name, None)
             if driver is not None:
                 self._drivers[name] = driver
 
-    def is_ready(self, claim: str) -> bool:
-        """With the lock held: whether all devices of a claim that need it are prepared."""
-        prepared = self._holdings.prepared.get(claim, {})
-        devices = self._holdings.devices(claim)
+    def is_prepared(self, claim: str) -> bool:
+        """True if all devices of a claim with a driver are prepared. Needs the lock held."""
+        prepared = self._allocated.prepared.get(claim, {})
+        devices = self._allocated.devices(claim)
         return all(key in prepared or key.driver not in self._drivers for key in devices)
 
     def prepare(self, pod: str) -> bool:
-        """Prepare what is not prepared of a pod's claims; whether anything changed. Raises
-        AllocationError for the first driver that cannot."""
+        """Prepare the devices of a pod that are not prepared; True if any were.
+
+        Raises AllocationError for the first driver that fails.
+        """
         changed = False
         for task in self._tasks(pod):
-            ids = _prepared(task)
+            ids = _prepare(task)
             with self._lock:
-                changed |= self._holdings.note_prepared(pod, task.claim.id, ids)
+                changed |= self._allocated.record_prepared(pod, task.claim.id, ids)
         return changed
 
     def _tasks(self, pod: str) -> list[_Task]:
         with self._lock:
             found = []
-            for claim in self._holdings.reservations.claims(pod):
-                prepared = self._holdings.prepared.get(claim, {})
-                missing = [key for key in self._holdings.devices(claim) if key not in prepared]
+            for claim in self._allocated.reservations.claims(pod):
+                prepared = self._allocated.prepared.get(claim, {})
+                missing = [key for key in self._allocated.devices(claim) if key not in prepared]
                 for name, devices in _by_driver(missing).items():
                     if name in self._drivers:
-                        known = self._holdings.allocator.claim(claim)
-                        found.append(_Task(known, name, self._drivers[name], devices))
+                        # An immutable value: the driver reads it without the lock.
+                        current = self._allocated.allocator.claim(claim)
+                        found.append(_Task(current, name, self._drivers[name], devices))
             return found
 
-    def tell_released(self) -> None:
-        """Let the drivers unprepare what was released, and say so."""
+    def unprepare_released(self) -> None:
+        """Let drivers unprepare what was released, and publish an event for each claim."""
         with self._lock:
-            released = self._holdings.take_released()
+            released = self._allocated.take_released()
         for each in released:
             self._unprepare(each)
             self._events.publish(EventKind.CLAIM_RELEASED, f"claim {each.claim.id} released")
 
-    def _unprepare(self, released: Released) -> None:
+    def _unprepare(self, released: ReleasedClaim) -> None:
         for name, devices in _by_driver(released.prepared).items():
             driver = self._drivers.get(name)
             try:
                 if driver is not None:
                     driver.unprepare(released.claim, devices)
-            # Whatever somebody's driver raises: the claim is released all the same.
+            # The claim is released already, so a driver's failure can only be reported.
             except Exception as error:
                 text = f"claim {released.claim.id}: driver {name} cannot unprepare: {error}"
                 self._events.publish(EventKind.CLAIMS_FAILED, text)
 
 
-def _prepared(task: _Task) -> dict[DeviceKey, tuple[str, ...]]:
+def _prepare(task: _Task) -> dict[DeviceKey, tuple[str, ...]]:
     try:
-        answer = task.driver.prepare(task.claim, task.devices)
-        return {key: tuple(answer.get(key, ())) for key in task.devices}
+        response = task.driver.prepare(task.claim, task.devices)
+        return {key: tuple(response.get(key, ())) for key in task.devices}
     except Exception as error:
         text = f"claim {task.claim.id}: driver {task.name} cannot prepare its devices: {error}"
         raise AllocationError(text) from error

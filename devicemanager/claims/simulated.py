@@ -1,12 +1,11 @@
-"""A node of virtual hardware: the pools its drivers would publish, and classes to ask by.
+"""Virtual hardware: the pools that its drivers would publish, and classes for claims."""
 
-- GPUs that can be partitioned: each card is a pool with one budget of compute and memory
-  slices, and offers more partitions than the budget pays for; the profiles and what they
-  take are those of an A100 with 80 GB.
-- NICs: each card is a pool of virtual functions, which are taken whole, and one uplink whose
-  bandwidth is shared. All have the attribute ``card``, so that a claim can have both of one.
-- FPGAs: whole devices that differ in the version of their shell.
-"""
+# - GPUs that can be partitioned: each card is a pool with one budget of compute and memory
+#   slices, and offers more partitions than the budget covers. Profiles and charges are those
+#   of an A100 with 80 GB.
+# - NICs: each card is a pool of virtual functions, allocated whole, and one uplink whose
+#   bandwidth is shared. All have the attribute ``card``, so a claim can request both of one card.
+# - FPGAs: whole devices that differ in the version of their shell.
 
 from __future__ import annotations
 
@@ -40,14 +39,14 @@ _SHELLS = ("1.10.0", "1.8.2")
 
 @attrs.frozen
 class Profile:
-    """One way to cut a GPU."""
+    """A kind of GPU partition."""
 
     name: str
     memory: str
     compute_slices: int
     memory_slices: int
     count: int
-    """How many of them one card offers."""
+    """The number of such partitions that one card offers."""
 
 
 PROFILES = (
@@ -60,22 +59,22 @@ PROFILES = (
 
 @attrs.frozen
 class SimulatedHardware:
-    """How many cards of each sort a node has."""
+    """The number of cards of each kind that a node has."""
 
     gpu: int = 2
     nic: int = 1
     fpga: int = 2
 
     def pools(self, node: str) -> tuple[DevicePool, ...]:
-        """What the drivers publish for the node. Cards are spread over two NUMA nodes."""
+        """Return the pools of a node. Cards are spread over two NUMA nodes."""
         gpus = [_gpu(node, number) for number in range(self.gpu)]
         nics = [_nic(node, number) for number in range(self.nic)]
         fpgas = [_fpgas(node, self.fpga)] if self.fpga else []
         return (*gpus, *nics, *fpgas)
 
 
-class ClaimsOfNode(Protocol):
-    """Who keeps the claims of a node: a kubelet's ``claims``."""
+class NodeClaims(Protocol):
+    """The claim manager of a node: ``MockKubelet.claims``."""
 
     node: str
 
@@ -84,15 +83,15 @@ class ClaimsOfNode(Protocol):
     def apply(self, objects: Iterable[Object]) -> None: ...
 
 
-def serve(claims: ClaimsOfNode, hardware: SimulatedHardware) -> None:
-    """Publish the hardware's pools and classes, with drivers that prepare its devices."""
+def publish_hardware(claims: NodeClaims, hardware: SimulatedHardware) -> None:
+    """Publish pools and classes of virtual hardware, with drivers that prepare its devices."""
     for name in DRIVERS:
         claims.set_driver(name, FakeDriver())
     claims.apply([*simulated_classes(), *hardware.pools(claims.node)])
 
 
 def simulated_classes() -> tuple[DeviceClass, ...]:
-    """The classes by which claims ask for simulated hardware."""
+    """Return classes for the devices of ``SimulatedHardware``."""
     whole = PROFILES[0].name
     return (
         _class("fpga", FPGA_DRIVER, "fpga"),
@@ -125,8 +124,8 @@ def _partitions() -> Iterator[Device]:
             Attribute("profile", string_value=profile.name),
             Attribute("memory", quantity_value=Quantity.parse(profile.memory)),
         )
-        takes = {_COMPUTE: profile.compute_slices, _MEMORY: profile.memory_slices}
-        charge: Mapping[str, Quantity] = {name: _whole(count) for name, count in takes.items()}
+        used = {_COMPUTE: profile.compute_slices, _MEMORY: profile.memory_slices}
+        charge: Mapping[str, Quantity] = {name: _whole(count) for name, count in used.items()}
         for number in range(profile.count):
             name = f"{profile.name.replace('.', '-')}-{number}"
             yield Device(name, attributes, charge)

@@ -1,7 +1,6 @@
-"""The objects that claims are decided by, with the rules of what may replace what.
+"""The objects that decide about claims, and the rules for replacing them."""
 
-Every method checks first and then applies: a rejected object leaves the old one in place.
-"""
+# Every method validates first and then applies, so a rejected object leaves the old one.
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from devicemanager.claims.v1alpha1.resolve import Constraints
 
 
 class ObjectStore:
-    """Pools, classes, claims and config objects by name. Not safe for threads."""
+    """Pools, classes, claims and config objects by name. Not thread-safe."""
 
     def __init__(self) -> None:
         self._pools: dict[str, api.DevicePool] = {}
@@ -42,18 +41,18 @@ class ObjectStore:
 
     @property
     def claims(self) -> Mapping[str, api.DeviceClaim]:
-        """By ``namespace/name``, as they were written: without a status."""
+        """By ``namespace/name``, without a status."""
         return MappingProxyType(self._claims)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody ever used structured claims here."""
+        """True if there are no pools, classes or claims."""
         return not (self._pools or self._classes or self._claims)
 
     def constraints(self, node: str) -> Constraints:
-        """Evaluates constraints on the devices that claims on ``node`` can get now.
+        """Return the inventory of a node with its evaluated constraints.
 
-        Their inventory and what they remember live until a pool changes.
+        Cached until a pool changes: many claims share the evaluation of their class.
         """
         found = self._by_node.get(node)
         if found is None:
@@ -62,23 +61,23 @@ class ObjectStore:
         return found
 
     def publish(self, pool: api.DevicePool) -> None:
-        """Create or replace a pool. Raises InvalidObject, and ClaimsError if it is another
-        driver's.
-        """
+        """Create or replace a pool. Raises InvalidObject, and ClaimsError if the pool belongs to
+        another driver."""
         check(pool)
         old = self._pools.get(pool.name)
         if old is not None and old.driver != pool.driver:
             raise ClaimsError(
                 f'DevicePool "{pool.name}": spec.driver: only "{old.driver}", which published the'
-                f' pool, may replace it, not "{pool.driver}"'
+                f' pool, can replace it, not "{pool.driver}"'
             )
         self._pools[pool.name] = pool
-        # What a driver says about availability changes nothing here.
+        # The status of a pool is only shown: a driver that updates its number of available
+        # devices must not cause all constraints to be evaluated again.
         if old is None or not _offer_the_same(old, pool):
             self._by_node.clear()
 
     def withdraw_pool(self, name: str) -> bool:
-        """Remove a pool; False if there is none. Nobody loses what is held of it."""
+        """Remove a pool; False if there is none. Allocated claims keep its devices."""
         self._converter.forget(name)
         self._by_node.clear()
         return self._pools.pop(name, None) is not None
@@ -89,12 +88,13 @@ class ObjectStore:
         self._classes[device_class.name] = device_class
 
     def withdraw_class(self, name: str) -> bool:
-        """Remove a class; False if there is none. Allocated claims keep what they have."""
+        """Remove a class; False if there is none. Allocated claims are not affected."""
         return self._classes.pop(name, None) is not None
 
     def submit(self, claim: api.DeviceClaim) -> None:
-        """Create or replace a claim. The status that it brings is dropped, since nobody but
-        the allocator writes one. Raises InvalidObject.
+        """Create or replace a claim, without its status: only the allocator writes that.
+
+        Raises InvalidObject.
         """
         claim = attrs.evolve(claim, status=api.ClaimStatus())
         check(claim)
@@ -114,7 +114,7 @@ class ObjectStore:
         return self._configs.pop(reference, None) is not None
 
     def config(self, reference: api.ConfigReference) -> api.ConfigObject:
-        """The object; raises ClaimsError if it does not exist."""
+        """Return the object; raises ClaimsError if it does not exist."""
         found = self._configs.get(reference)
         if found is None:
             raise ClaimsError(

@@ -1,4 +1,4 @@
-"""``devicemanager claims``: read, check and explain structured claims, without a kubelet."""
+"""``devicemanager claims``: validate, show and explain structured claims without a kubelet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from devicemanager.cli import claims_options, hardware_option
+from devicemanager.cli import claims_options
 from devicemanager.cli.files import file_name
 from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, ids_text, print_json, print_table
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
 
 _EPILOG = """\
-example, on virtual hardware:
+example with virtual hardware:
   devicemanager claims explain train --claims claims.yaml --simulate-pools gpu=2,nic=1
 
-A kubelet keeps what claims hold in device_claims_state, in its directory: --state reads it.
+A kubelet stores its allocated claims in device_claims_state, in its directory. Read that file
+with --state.
 """
 
 
@@ -28,9 +29,9 @@ def add(subparsers: Subparsers) -> None:
     """Add the subcommand and its own subcommands."""
     parser = subparsers.add_parser(
         "claims",
-        help="read, check and explain structured claims",
-        description="Pools of devices, classes and claims of devmgmtproto.k8s.io/v1alpha1, in "
-        "files of YAML or JSON.",
+        help="validate, show and explain structured claims",
+        description="Work with pools of devices, classes and claims of "
+        "devmgmtproto.k8s.io/v1alpha1 in YAML or JSON files.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -42,20 +43,23 @@ def add(subparsers: Subparsers) -> None:
 
 def _add_reading(actions: Subparsers) -> None:
     validate = command(
-        actions, "validate", _validate, "check files: 0 if every object is valid, 1 if not"
+        actions,
+        "validate",
+        _validate,
+        "validate files; exit status 0 if all are valid, else 1",
     )
     validate.add_argument(
         "paths", nargs="+", metavar="PATH", type=file_name, help=claims_options.PATHS
     )
     claims_options.add_simulated(validate)
     add_format(validate, "text", "json")
-    listing = command(actions, "list", _list, "show claims and what they hold")
+    listing = command(actions, "list", _list, "list claims and their devices")
     claims_options.add(listing)
     add_format(listing, "table", "json")
-    pools = command(actions, "pools", _pools, "show pools and how much of them is in use")
+    pools = command(actions, "pools", _pools, "list pools and their devices in use")
     claims_options.add(pools)
     add_format(pools, "table", "json")
-    show = command(actions, "show", _show, "show all of one claim")
+    show = command(actions, "show", _show, "show one claim")
     show.add_argument("claim", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
     claims_options.add(show)
     add_format(show, "yaml", "json")
@@ -66,9 +70,9 @@ def _add_explain(actions: Subparsers) -> None:
         actions,
         "explain",
         _explain,
-        "show why claims get their devices, or do not",
-        description="Explains claims that one pod asks for together: for each device that they "
-        "do not get, the first rule against it. 0 if they fit, 1 if not.",
+        "explain why claims get their devices or do not fit",
+        description="Explain the claims of one pod together: for each device that they do not "
+        "get, the first rule that excludes it. The exit status is 0 if they fit, else 1.",
     )
     explain.add_argument("names", nargs="+", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
     explain.add_argument(
@@ -76,7 +80,7 @@ def _add_explain(actions: Subparsers) -> None:
         action="append",
         default=[],
         metavar="CLAIM",
-        help="allocate this claim before; may be repeated",
+        help="allocate this claim first; may be repeated",
     )
     claims_options.add(explain)
     add_format(explain, "text", "json")
@@ -84,17 +88,17 @@ def _add_explain(actions: Subparsers) -> None:
 
 def _add_simulate(actions: Subparsers) -> None:
     simulate = command(
-        actions, "simulate", _simulate, "print pools and classes of virtual hardware, as YAML"
+        actions, "simulate", _simulate, "print pools and classes of virtual hardware as YAML"
     )
     simulate.add_argument(
         "hardware",
         nargs="?",
-        type=hardware_option.hardware_option,
-        default=hardware_option.EXAMPLE,
-        metavar=hardware_option.FORM,
-        help="the node's cards (default: %(default)s)",
+        type=claims_options.hardware,
+        default=claims_options.HARDWARE_EXAMPLE,
+        metavar=claims_options.HARDWARE_FORM,
+        help="number of cards of each kind (default: %(default)s)",
     )
-    simulate.add_argument("--node", default="mock", help="whose they are (default: %(default)s)")
+    simulate.add_argument("--node", default="mock", help="name of the node (default: %(default)s)")
 
 
 # --- validate
@@ -108,6 +112,7 @@ def _validate(args: argparse.Namespace) -> int:
     notes: list[str] = []
     count = 0
     try:
+        # No node: files with the pools of several nodes are valid.
         offline = OfflineClaims.load(args.paths, node="", hardware=args.simulate_pools)
     except InvalidObject as error:
         problems = error.lines
@@ -115,7 +120,7 @@ def _validate(args: argparse.Namespace) -> int:
         count = offline.given
         if not count:
             where = ", ".join(args.paths)
-            raise CommandError(f"{where}: nothing to validate: no pool, class, claim or config")
+            raise CommandError(f"{where}: no pools, classes, claims or configs to validate")
         notes = list(missing_references(offline.allocator))
     if args.output == "json":
         facts = {"valid": not problems, "problems": list(problems), "notes": notes}
@@ -209,23 +214,23 @@ def _pool_data(offline: OfflineClaims) -> Iterator[dict[str, Any]]:
 
     store, ledger = offline.allocator.store, offline.allocator.ledger
     for pool in store.constraints(offline.node).inventory.pools:
-        written = {each.name: each.capacity for each in store.pools[pool.key.name].resources}
-        spent = ledger.spent(pool.key)
+        published = {each.name: each.capacity for each in store.pools[pool.key.name].resources}
+        charged = ledger.charged(pool.key)
         yield {
             "pool": pool.key.name,
             "driver": pool.key.driver,
             "devices": len(pool.devices),
             "in_use": [
-                f"{device.key.name}: {', '.join(ledger.holders(device.key))}"
+                f"{device.key.name}: {', '.join(ledger.claims_using(device.key))}"
                 for device in pool.devices
-                if ledger.holders(device.key)
+                if ledger.claims_using(device.key)
             ],
             "budget": {
                 name: {
-                    "used": str(Quantity(spent.get(name, 0), capacity.format)),
+                    "used": str(Quantity(charged.get(name, 0), capacity.format)),
                     "capacity": str(capacity),
                 }
-                for name, capacity in written.items()
+                for name, capacity in published.items()
             },
         }
 
@@ -246,7 +251,7 @@ def _explain(args: argparse.Namespace) -> int:
     names = offline.ids(args.names)
     explanation = offline.allocator.explain(names, offline.node)
     if explanation.fits:
-        # Finds what is in the way besides devices: a config that does not exist.
+        # Also fails for what is not about devices: a config that does not exist.
         offline.allocator.allocate(names, offline.node)
     if args.output == "json":
         print_json("claims-explain", explanation.as_dict())
@@ -258,7 +263,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _simulate(args: argparse.Namespace) -> int:
     from devicemanager.claims.simulated import simulated_classes
-    from devicemanager.claims.v1alpha1.texts import to_yaml
+    from devicemanager.claims.v1alpha1.writing import to_yaml
 
     print(to_yaml([*args.hardware.pools(args.node), *simulated_classes()]), end="")
     return 0

@@ -1,25 +1,29 @@
-"""What subcommands that read structured claims from files have in common."""
+"""Options of subcommands that read structured claims from files."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import hardware_option
 from devicemanager.cli.files import file_name
 from devicemanager.cli.options import CommandError
 
 if TYPE_CHECKING:
+    from devicemanager.claims.simulated import SimulatedHardware
     from devicemanager.cli.offline_claims import OfflineClaims
 
 PATHS = (
-    "a file of pools, classes, claims and configs, or a directory of such files; - for standard "
-    "input"
+    "a file with pools, classes, claims and configs, or a directory of such files; - for "
+    "standard input"
 )
+HARDWARE_FORM = "CARD=COUNT,…"
+HARDWARE_EXAMPLE = "gpu=2,nic=1,fpga=2"
+_CARDS = ("gpu", "nic", "fpga")
+_MAX_CARDS = 1000
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Add all options."""
     group = parser.add_argument_group("structured claims")
     group.add_argument(
         "--claims",
@@ -35,41 +39,60 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--state",
         metavar="FILE",
         type=file_name,
-        help="a kubelet's device_claims_state: who holds what",
+        help="device_claims_state of a kubelet: its allocated claims",
     )
     group.add_argument(
-        "--node", metavar="NAME", help="the node (default: the one that the pools name)"
+        "--node", metavar="NAME", help="name of the node (default: the node of the pools)"
     )
 
 
 def add_simulated(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the option for virtual hardware alone."""
+    """Add ``--simulate-pools`` alone."""
     parser.add_argument(
         "--simulate-pools",
-        type=hardware_option.hardware_option,
-        metavar=hardware_option.FORM,
-        help="also pools and classes of virtual hardware, such as " + hardware_option.EXAMPLE,
+        type=hardware,
+        metavar=HARDWARE_FORM,
+        help=f"also pools and classes of virtual hardware, such as {HARDWARE_EXAMPLE}",
     )
 
 
+def hardware(text: str) -> SimulatedHardware:
+    """Parse a number of cards of each kind; 0 of a kind that is not named."""
+    counts: dict[str, int] = {}
+    for part in text.split(","):
+        card, _, count = part.partition("=")
+        if card not in _CARDS or not count.isdecimal() or int(count) > _MAX_CARDS:
+            raise argparse.ArgumentTypeError(
+                f"invalid hardware {part!r}: expected {HARDWARE_EXAMPLE}, with up to"
+                f" {_MAX_CARDS} cards of each kind"
+            )
+        if card in counts:
+            raise argparse.ArgumentTypeError(f"{card} is given twice")
+        counts[card] = int(count)
+    # Inside, because other subcommands also import this module at every start.
+    from devicemanager.claims.simulated import SimulatedHardware
+
+    return SimulatedHardware(**{card: counts.get(card, 0) for card in _CARDS})
+
+
 def given(args: argparse.Namespace) -> bool:
-    """Whether there is anything to read."""
+    """True if there is anything to read."""
     return bool(args.claims_paths) or args.state is not None or args.simulate_pools is not None
 
 
 def load(args: argparse.Namespace) -> OfflineClaims:
-    """Read all of it. Raises CommandError and ClaimsError."""
+    """Read everything that the options name. Raises CommandError and ClaimsError."""
     from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims
 
     if not given(args):
-        raise CommandError("nothing to read: give --claims, --simulate-pools or --state")
+        raise CommandError("nothing to read: use --claims, --simulate-pools or --state")
     try:
         return OfflineClaims.load(args.claims_paths, args.state, args.node, args.simulate_pools)
     except InvalidObject as error:
         first, *others = error.lines
         if not others:
             raise
-        more = "another fault" if len(others) == 1 else f"{len(others)} more faults"
+        more = "1 more fault" if len(others) == 1 else f"{len(others)} more faults"
         text = f"{first}; and {more}: `devicemanager claims validate` lists them"
         raise CommandError(text) from error

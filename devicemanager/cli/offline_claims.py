@@ -1,4 +1,4 @@
-"""A node's structured claims put together from files: objects, and who holds what."""
+"""Structured claims of a node from files: objects, and the allocations of a state file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.explanation import Explanation
 from devicemanager.claims.files import MAX_FILE, in_order, read_paths
 from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
-from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateCorrupt, parse_state
+from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateCorrupt, parse_state
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.cli.files import given_contents
@@ -28,15 +28,15 @@ _NODE = "mock"
 
 @attrs.frozen
 class OfflineClaims:
-    """What is in the files. ``records`` are the claims that hold devices, by name."""
+    """Objects of files, with the allocated claims in ``records``, by name."""
 
     allocator: Allocator
     node: str
     records: dict[str, ClaimRecord]
     given: int = 0
-    """How many objects the files have."""
+    """The number of objects in the files."""
     _new: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """By pod: what is released if it is not admitted."""
+    """By pod: the claims to release if it is not admitted."""
 
     @classmethod
     def load(
@@ -46,10 +46,9 @@ class OfflineClaims:
         node: str | None = None,
         hardware: SimulatedHardware | None = None,
     ) -> OfflineClaims:
-        """Read files and directories of objects, ``-`` for standard input, and a kubelet's
-        state file.
+        """Read files and directories of objects, ``-`` for standard input, and a state file.
 
-        Raises CommandError and ClaimsError: nothing is made of half of it.
+        Raises CommandError and ClaimsError; nothing is loaded in part.
         """
         found = read_state(state) if state is not None else ClaimsState()
         store = ObjectStore()
@@ -58,8 +57,8 @@ class OfflineClaims:
             ledger=Ledger.restore(found.ledger()),
             allocated=[record.claim for record in found.records],
         )
-        at_hand = {Path(name): data for name, data in given_contents(paths, MAX_FILE).items()}
-        files = read_paths(map(Path, paths), at_hand)
+        contents = {Path(name): data for name, data in given_contents(paths, MAX_FILE).items()}
+        files = read_paths(map(Path, paths), contents)
         objects = [each for file in files for each in file.objects]
         given = len(objects)
         if hardware is not None:
@@ -70,38 +69,38 @@ class OfflineClaims:
         return cls(allocator, _node(store, node), records, given)
 
     def ids(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Names as ``namespace/name``. Raises ClaimsError for a claim that is not there."""
+        """Return names as ``namespace/name``. Raises ClaimsError for an unknown claim."""
         found = tuple([name if "/" in name else f"default/{name}" for name in names])
         for each in found:
             self.allocator.claim(each)
         return found
 
     def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
-        """Allocate a pod's claims and explain that; the rejection, if they cannot be had."""
+        """Allocate a pod's claims; return their explanation, and the rejection if they fail."""
         wanted = [name for name in pod.resource_claims.values() if name is not None]
         ids = tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in wanted))
-        explained = None
+        explanation = None
         try:
-            explained = self.allocator.explain(ids, self.node)
+            explanation = self.allocator.explain(ids, self.node)
             self._new[pod.uid] = self.allocator.allocate(ids, self.node)
         except ClaimsError as error:
             rejected = rejected_by_allocation(error)
-            return explained, Admission(pod, False, rejected.reason, rejected.message)
-        return explained, None
+            return explanation, Admission(pod, False, rejected.reason, rejected.message)
+        return explanation, None
 
     def end(self, pod: Pod) -> None:
-        """Take back what was allocated for a pod."""
+        """Release what was allocated for a pod."""
         self.allocator.release(*self._new.pop(pod.uid, ()))
 
     def phase(self, claim: str) -> str:
-        """``Pending``, ``Allocated`` or ``Reserved``."""
+        """Return ``Pending``, ``Allocated`` or ``Reserved``."""
         if claim not in self.records:
             return "Pending"
         return "Reserved" if self.records[claim].users else "Allocated"
 
 
 def read_state(text: str) -> ClaimsState:
-    """The state that a kubelet keeps of its claims. Raises CommandError."""
+    """Read a state file. Raises CommandError."""
     path = Path(text)
     try:
         return parse_state(path.read_bytes())
@@ -127,18 +126,22 @@ def _node(store: ObjectStore, name: str | None) -> str:
     if name is not None:
         return name
     if len(nodes) > 1:
-        raise CommandError(f"the pools are of several nodes, {', '.join(nodes)}: give --node")
+        raise CommandError(f"the pools are of several nodes, {', '.join(nodes)}: use --node")
     return nodes[0] if nodes else _NODE
 
 
 def missing_references(allocator: Allocator) -> Iterator[str]:
-    """What claims and classes refer to and the files do not define; a cluster may have it."""
+    """Yield a line for each class or type that claims name and the files do not define."""
+    # Only a note: the file may be one of several, or the class may exist on a real node.
     classes = allocator.store.classes
     for name, claim in sorted(allocator.claims.items()):
         details = [detail for instance in claim.claims for detail in instance.details()]
         for wanted in sorted({detail.device_class for detail in details} - {"", *classes}):
-            yield f'DeviceClaim "{name}" asks by DeviceClass "{wanted}", which is not here'
+            yield f'DeviceClaim "{name}" names DeviceClass "{wanted}", which the files do not have'
         types = {each.device_type for each in classes.values() if not each.admin_access}
-        asked = {detail.device_type for detail in details if not detail.device_class}
-        for wanted in sorted(asked - types):
-            yield f'DeviceClaim "{name}" asks by device type "{wanted}", which no class here has'
+        requested = {detail.device_type for detail in details if not detail.device_class}
+        for wanted in sorted(requested - types):
+            yield (
+                f'DeviceClaim "{name}" names device type "{wanted}", which no class in the files'
+                " has"
+            )

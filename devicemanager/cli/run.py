@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import (
+    claims_options,
     control_option,
     fault_options,
     files,
-    hardware_option,
     http_option,
     live,
     settings_options,
@@ -83,13 +83,7 @@ def add(subparsers: Subparsers) -> None:
         help="structured claims: the pools, classes, claims and configs of the files (*.yaml, "
         "*.yml, *.json) in this directory, which is followed as it changes",
     )
-    parser.add_argument(
-        "--simulate-pools",
-        metavar=hardware_option.FORM,
-        type=hardware_option.hardware_option,
-        help="also pools and classes of virtual hardware that claims can ask for, such as "
-        f"{hardware_option.EXAMPLE}",
-    )
+    claims_options.add_simulated(parser)
     parser.add_argument(
         "--calls",
         metavar="FILE",
@@ -167,9 +161,9 @@ def _serve(
         path = kubelet.claims_state_path
         log.say("claims-state-path", f"claims state path: {path}", path=str(path))
     if args.simulate_pools is not None:
-        from devicemanager.claims.simulated import serve
+        from devicemanager.claims.simulated import publish_hardware
 
-        serve(kubelet.claims, args.simulate_pools)
+        publish_hardware(kubelet.claims, args.simulate_pools)
     if args.claims is not None:
         _follow_claims(kubelet, args.claims, log, stack)
     if args.manifests is not None:

@@ -25,7 +25,7 @@ from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.errors import ApiError, Conflict, NotFound, Unavailable
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
-from devicemanager.objects.status.lease import lease_object
+from devicemanager.objects.status.node import lease_object
 
 __all__ = ["Shard", "ShardLeases", "ShardRunner", "shard_option"]
 

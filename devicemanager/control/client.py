@@ -40,7 +40,7 @@ from devicemanager.kubelet.pods.pod_info import PodInfo
 from devicemanager.kubelet.waits import WaitTimeout
 
 if TYPE_CHECKING:
-    from devicemanager.claims.sources import Source as ClaimSource
+    from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
 
 __all__ = ["MockKubeletClient"]

@@ -24,7 +24,7 @@ from devicemanager.kubelet.wire.errors import WireError
 from devicemanager.objects.manifests import ManifestError, document
 
 if TYPE_CHECKING:
-    from devicemanager.claims.sources import Source as ClaimSource
+    from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
 
 
@@ -278,8 +278,8 @@ def manifest_text(source: Source) -> bytes:
 def objects_text(source: ClaimSource) -> bytes:
     """Return objects of structured claims as text. Raises InvalidObject."""
     # Not at the top: most clients use no structured claims.
-    from devicemanager.claims.sources import read_source
-    from devicemanager.claims.v1alpha1.texts import to_yaml
+    from devicemanager.claims.files import read_source
+    from devicemanager.claims.v1alpha1.writing import to_yaml
 
     if isinstance(source, Mapping):
         return json.dumps(source).encode()

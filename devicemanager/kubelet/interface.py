@@ -26,7 +26,7 @@ from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.pods.pod_info import PodInfo
 
 if TYPE_CHECKING:
-    from devicemanager.claims.sources import Source as ClaimSource
+    from devicemanager.claims.files import ClaimSource
     from devicemanager.objects.manifests import Source
 
 __all__ = [

@@ -46,8 +46,8 @@ from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.waits import Waits, WaitTimeout
 
 if TYPE_CHECKING:
+    from devicemanager.claims.files import ClaimSource
     from devicemanager.claims.manager import ClaimManager
-    from devicemanager.claims.sources import Source as ClaimSource
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.node import NodeStatus
     from devicemanager.core.podstatus.conditions import Gates
@@ -736,7 +736,7 @@ class MockKubelet:
 
     def _apply(self, source: ClaimSource) -> None:
         # Not at the top: most kubelets have no structured claims.
-        from devicemanager.claims.sources import read_source
+        from devicemanager.claims.files import read_source
 
         self.claims.apply(read_source(source))
 

@@ -191,9 +191,9 @@ def simulated_pools(mock_kubelet: MockKubelet) -> Callable[..., None]:
     ``simulated_pools(gpu=2, nic=1, fpga=1)``."""
 
     def publish(*, gpu: int = 0, nic: int = 0, fpga: int = 0) -> None:
-        from devicemanager.claims.simulated import SimulatedHardware, serve
+        from devicemanager.claims.simulated import SimulatedHardware, publish_hardware
 
-        serve(mock_kubelet.claims, SimulatedHardware(gpu, nic, fpga))
+        publish_hardware(mock_kubelet.claims, SimulatedHardware(gpu, nic, fpga))
 
     return publish
 

@@ -1,4 +1,4 @@
-"""Documents of the API for tests, as short as they can be."""
+"""Short documents of the API for tests."""
 
 from devicemanager.claims.v1alpha1.objects import API_VERSION
 from devicemanager.claims.v1alpha1.reading import read_object

@@ -1,4 +1,4 @@
-"""Recorded files: those that came with the specification, and our own beside this test."""
+"""Recorded vectors: those of the specification, and a sample in this repository."""
 
 import copy
 import os
@@ -12,10 +12,9 @@ from tools.replay.__main__ import main
 from tools.replay.claims import replay_file, replay_vectors
 from tools.replay.report import ReplayError
 
-OWN = Path(__file__).parent / "data" / "claims.yaml"
-_BESIDE = VECTORS
+SAMPLE = Path(__file__).parent / "data" / "claims.yaml"
 RECORDED = [
-    Path(os.environ.get("DEVICEMANAGER_VECTORS", _BESIDE)) / name
+    Path(os.environ.get("DEVICEMANAGER_VECTORS", VECTORS)) / name
     for name in ("claims.yaml", "claims-random.yaml")
 ]
 
@@ -24,22 +23,22 @@ def disagreeing(outcomes):
     return [each.id for each in outcomes if each.differences]
 
 
-def test_own_rows_agree(capsys):
-    assert main(["claims", str(OWN)]) == 0
+def test_sample_agrees(capsys):
+    assert main(["claims", str(SAMPLE)]) == 0
     assert capsys.readouterr().out == "20 of 20 agree\n"
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_recorded_rows_agree(path):
     if not path.exists():
-        pytest.skip("the vectors are not at hand")
+        pytest.skip(f"{path} does not exist")
     outcomes = list(replay_file(path))
     assert len(outcomes) > 100
     assert disagreeing(outcomes) == []
 
 
 def wrong_rows():
-    """Our own rows, each with one expectation changed: where, and the new value."""
+    """Yield rows of the sample with one changed expectation: its path and the new value."""
     yield "alloc", 0, ("steps", 0, "want", "a", 0, 2, "memory"), "4Gi"
     yield "alloc", 0, ("steps", 0, "want", "b", 0, 1), "d0"
     yield "alloc", 0, ("steps", 1, "want"), "error"
@@ -66,8 +65,8 @@ def wrong_rows():
 
 
 @pytest.mark.parametrize(("section", "row", "path", "value"), list(wrong_rows()))
-def test_a_wrong_expectation_is_found(section, row, path, value):
-    vectors = yaml.safe_load(OWN.read_text())
+def test_replay_finds_wrong_expectations(section, row, path, value):
+    vectors = yaml.safe_load(SAMPLE.read_text())
     changed = copy.deepcopy(vectors[section][row])
     *parents, last = path
     inner = changed
@@ -88,7 +87,7 @@ def test_a_wrong_expectation_is_found(section, row, path, value):
         ("format: claims-vectors/1\nalloc: [{id: x, mood: 1}]", "a field that is not known: mood"),
     ],
 )
-def test_a_file_that_cannot_be_replayed(tmp_path, capsys, text, complaint):
+def test_replay_rejects_invalid_files(tmp_path, capsys, text, complaint):
     path = tmp_path / "x.yaml"
     path.write_text(text)
     assert main(["claims", str(path)]) == 2
@@ -97,7 +96,7 @@ def test_a_file_that_cannot_be_replayed(tmp_path, capsys, text, complaint):
         list(replay_file(path))
 
 
-def test_nothing_replayed_is_no_success(tmp_path, capsys):
+def test_replay_of_no_rows_fails(tmp_path, capsys):
     path = tmp_path / "x.yaml"
     path.write_text("format: claims-vectors/1\n")
     assert main(["claims", str(path)]) == 1

@@ -1,4 +1,4 @@
-"""A directory of objects: what appears is applied, what goes is withdrawn, bad files are told."""
+"""A directory of objects: additions are applied, removals withdrawn, bad files reported."""
 
 import queue
 
@@ -6,32 +6,31 @@ import pytest
 import yaml
 
 from devicemanager.claims.directory import ClaimsDirectory, ObjectFiles
-from devicemanager.claims.errors import ClaimsError, InvalidObject
-from devicemanager.claims.files import identity, read_paths
+from devicemanager.claims.errors import ClaimsError
 from tests.claims.documents import claim, config, device_class, pool
 
 TIMEOUT = 20
 
 
 class Owner:
-    """Notes what it is told; rejects the names it is given."""
+    """An owner that records its calls and rejects some names."""
 
     def __init__(self, *rejected):
-        self.told = queue.SimpleQueue()
+        self.calls = queue.SimpleQueue()
         self.rejected = rejected
 
     def apply(self, objects):
         for each in objects:
             if each.metadata.name in self.rejected:
                 raise ClaimsError(f"{each.metadata.name} is rejected")
-            self.told.put(f"+ {each.metadata.name}")
+            self.calls.put(f"+ {each.metadata.name}")
 
     def withdraw(self, found):
-        self.told.put(f"- {found.metadata.name}")
+        self.calls.put(f"- {found.metadata.name}")
         return True
 
-    def all_told(self):
-        return [self.told.get_nowait() for _ in range(self.told.qsize())]
+    def all_calls(self):
+        return [self.calls.get_nowait() for _ in range(self.calls.qsize())]
 
 
 def write(directory, name, *documents):
@@ -45,7 +44,7 @@ def lines():
     return []
 
 
-def test_objects_are_applied_in_the_order_in_which_they_refer_to_each_other(tmp_path, lines):
+def test_scan_applies_referenced_objects_first(tmp_path, lines):
     owner = Owner()
     write(tmp_path, "a.yaml", claim("c"), pool("p"), device_class("k"))
     write(tmp_path, "b.yml", config("s"))
@@ -53,108 +52,83 @@ def test_objects_are_applied_in_the_order_in_which_they_refer_to_each_other(tmp_
     write(tmp_path, "notes.txt", claim("n"))
     files = ObjectFiles(tmp_path, owner, lines.append)
     files.scan()
-    assert owner.all_told() == ["+ s", "+ k", "+ p", "+ c"]
+    assert owner.all_calls() == ["+ s", "+ k", "+ p", "+ c"]
     files.scan()
-    assert owner.all_told() == lines == []
+    assert owner.all_calls() == lines == []
 
 
-def test_only_what_changed_is_applied_and_what_is_gone_is_withdrawn(tmp_path, lines):
+def test_scan_applies_changes_and_withdraws_removed_objects(tmp_path, lines):
     owner = Owner()
     first = write(tmp_path, "a.yaml", pool("p"), device_class("k"), claim("c"))
     files = ObjectFiles(tmp_path, owner, lines.append)
     files.scan()
-    owner.all_told()
+    owner.all_calls()
     write(tmp_path, "a.yaml", pool("p", ["z"]), device_class("k"), claim("c"))
     files.scan()
-    assert owner.all_told() == ["+ p"]
+    assert owner.all_calls() == ["+ p"]
     first.rename(tmp_path / "b.yaml")
     files.scan()
-    assert owner.all_told() == []
+    assert owner.all_calls() == []
     write(tmp_path, "b.yaml", device_class("k"))
     files.scan()
-    assert owner.all_told() == ["- c", "- p"]
-    files.all_gone()
-    assert owner.all_told() == ["- k"]
+    assert owner.all_calls() == ["- c", "- p"]
+    files.withdraw_all()
+    assert owner.all_calls() == ["- k"]
 
 
-def test_a_bad_file_is_told_once_and_what_it_held_stays(tmp_path, lines):
+def test_bad_file_is_reported_once_and_keeps_its_objects(tmp_path, lines):
     owner = Owner()
     write(tmp_path, "a.yaml", pool("p"))
     files = ObjectFiles(tmp_path, owner, lines.append)
     files.scan()
-    owner.all_told()
+    owner.all_calls()
     (tmp_path / "a.yaml").write_text("a: [")
     files.scan()
     files.scan()
     (line,) = lines
     assert line.startswith(f"{tmp_path}/a.yaml: not YAML: line 2")
-    assert line.endswith("; what it held before stays")
-    assert owner.all_told() == []
+    assert line.endswith("; its last objects stay")
+    assert owner.all_calls() == []
     write(tmp_path, "a.yaml", device_class("k"))
     files.scan()
-    assert owner.all_told() == ["- p", "+ k"]
+    assert owner.all_calls() == ["- p", "+ k"]
 
 
-def test_of_two_objects_of_one_name_the_first_counts(tmp_path, lines):
+def test_first_of_two_objects_with_one_name_counts(tmp_path, lines):
     owner = Owner()
     write(tmp_path, "a.yaml", pool("p", ["x"]))
     write(tmp_path, "b.yaml", pool("p", ["y"]))
     files = ObjectFiles(tmp_path, owner, lines.append)
     files.scan()
-    assert owner.all_told() == ["+ p"]
-    assert lines == [f'{tmp_path}/b.yaml: DevicePool "p" is in another file, too: the first counts']
+    assert owner.all_calls() == ["+ p"]
+    assert lines == [f'{tmp_path}/b.yaml: DevicePool "p" is also in another file, which counts']
     (tmp_path / "a.yaml").unlink()
     files.scan()
-    assert owner.all_told() == ["+ p"]
+    assert owner.all_calls() == ["+ p"]
 
 
-def test_what_is_rejected_is_told_once_and_never_withdrawn(tmp_path, lines):
+def test_rejected_object_is_reported_once_and_not_withdrawn(tmp_path, lines):
     owner = Owner("p")
     write(tmp_path, "a.yaml", pool("p"), device_class("k"))
     files = ObjectFiles(tmp_path, owner, lines.append)
     files.scan()
     files.scan()
-    files.all_gone()
-    assert owner.all_told() == ["+ k", "- k"]
+    files.withdraw_all()
+    assert owner.all_calls() == ["+ k", "- k"]
     assert lines == [f"{tmp_path}: p is rejected"]
 
 
-def test_changes_are_followed(tmp_path, lines):
+def test_directory_follows_changes(tmp_path, lines):
     owner = Owner()
     path = write(tmp_path, "a.yaml", pool("p"))
     with ClaimsDirectory(tmp_path, owner, lines.append):
-        assert owner.told.get_nowait() == "+ p"
+        assert owner.calls.get_nowait() == "+ p"
         write(tmp_path, "b.yaml", device_class("k"))
-        assert owner.told.get(timeout=TIMEOUT) == "+ k"
+        assert owner.calls.get(timeout=TIMEOUT) == "+ k"
         path.unlink()
-        assert owner.told.get(timeout=TIMEOUT) == "- p"
+        assert owner.calls.get(timeout=TIMEOUT) == "- p"
 
 
-def test_a_directory_that_is_not_there_is_said(tmp_path, lines):
+def test_missing_directory_is_an_error(tmp_path, lines):
     with pytest.raises(ClaimsError, match="nosuch does not exist"):
         ClaimsDirectory(tmp_path / "nosuch", Owner(), lines.append).start()
-
-
-def test_all_that_is_wrong_in_several_files_is_said_at_once(tmp_path):
-    write(tmp_path, "a.yaml", pool("p", ["x", "x"]), claim("c"))
-    write(tmp_path, "b.yaml", claim("c", {"deviceClass": "gpu", "requests": {"count": 0}}))
-    write(tmp_path, "c.yaml", claim("d"), claim("d"))
-    (tmp_path / "d.json").write_bytes(b"\xff")
-    with pytest.raises(InvalidObject) as caught:
-        read_paths([tmp_path])
-    a, b, d, c = caught.value.lines
-    assert a.startswith(f'{tmp_path}/a.yaml: DevicePool "p": spec.devices[1].name')
-    assert b.startswith(f'{tmp_path}/b.yaml: DeviceClaim "default/c": ')
-    assert d == f"{tmp_path}/d.json: is not UTF-8 text (byte 0)"
-    assert c == f'{tmp_path}/c.yaml: DeviceClaim "default/d" is in {tmp_path}/c.yaml already'
-
-
-def test_paths_are_files_and_directories(tmp_path):
-    write(tmp_path, "a.yaml", pool("p"))
-    (tmp_path / "below").mkdir()
-    other = write(tmp_path / "below", "odd-name", claim("c"))
-    files = read_paths([tmp_path, other])
-    found = [identity(each) for file in files for each in file.objects]
-    assert found == [("DevicePool", "", "p"), ("DeviceClaim", "default", "c")]
-    with pytest.raises(ClaimsError, match="nosuch: there is no such file or directory"):
-        read_paths([tmp_path / "nosuch"])

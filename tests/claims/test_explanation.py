@@ -1,4 +1,4 @@
-"""Explanations: which rule kept each device from a claim, in words and as data."""
+"""Explanations: the first rule that excludes each device, in words and as data."""
 
 import json
 
@@ -33,7 +33,7 @@ def gpus(count, **spec):
     return {"deviceClass": "gpu", "requests": {"count": count}, **spec}
 
 
-def test_a_rejection_is_explained_device_by_device():
+def test_rejection_is_explained_for_each_device():
     found = node(
         pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=1), "d"]),
         pool("q", ["e", "f", "g", "h"], driver="other.example.com"),
@@ -49,7 +49,7 @@ def test_a_rejection_is_explained_device_by_device():
         "  default/y, claims[0]: needs 3 devices, 2 can be used",
         "    usable: p/b, p/c",
         "    4 devices: the driver is not d.example.com (q/e, q/f, q/g, and 1 more)",
-        "    1 device: held by claim default/x (p/a)",
+        "    1 device: allocated to claim default/x (p/a)",
         "    1 device: has no attribute numa (p/d)",
     ]
     data = json.loads(json.dumps(explanation.as_dict()))
@@ -61,7 +61,20 @@ def test_a_rejection_is_explained_device_by_device():
         found.allocate(["default/y"], NODE)
 
 
-def test_what_a_claim_has_is_explained_as_what_it_would_get():
+def test_three_devices_of_a_rule_are_all_named():
+    found = node(
+        pool(),
+        pool("q", ["c", "d", "e"], driver="other.example.com"),
+        device_class(),
+        claim("x", gpus(3)),
+    )
+    assert explain(found, "x").text().splitlines()[2:] == [
+        "    usable: p/a, p/b",
+        "    3 devices: the driver is not d.example.com (q/c, q/d, q/e)",
+    ]
+
+
+def test_allocated_claim_has_the_explanation_of_a_pending_one():
     found = node(
         pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=0)]),
         device_class(),
@@ -85,7 +98,7 @@ def test_what_a_claim_has_is_explained_as_what_it_would_get():
     assert after.message == 'DeviceClaim "default/x" is allocated'
 
 
-def test_claims_are_explained_together_and_nothing_changes():
+def test_claims_are_explained_together_without_changes():
     found = node(pool(), device_class(), claim("x", gpus(1)), claim("y", gpus(1)), claim("z"))
     found.allocate(["default/x"], NODE)
     explanation = explain(found, "x", "y")
@@ -94,7 +107,7 @@ def test_claims_are_explained_together_and_nothing_changes():
     rejected = explain(found, "y", "z")
     assert rejected.message == 'DeviceClaims "default/y", "default/z" do not fit together'
     assert {each.summary for each in rejected.requests} == {
-        "needs 1 device and could have them, but not beside the other requests of this call"
+        "needs 1 device, which fit alone but not with the other requests"
     }
     assert not found.is_allocated("default/y")
 
@@ -113,18 +126,21 @@ def card():
 @pytest.mark.parametrize(
     ("instance", "summary"),
     [
-        (gpus(2), "needs 2 devices: 2 can be used, but their pools cannot pay for so many at once"),
+        (
+            gpus(2),
+            "needs 2 devices: 2 can be used, but not that many within the budgets of their pools",
+        ),
         (
             {"deviceClass": "gpu", "requests": {"memory": "21Gi"}},
             "needs 21Gi of memory, can have at most 20Gi",
         ),
         (
             {"deviceClass": "all", "matchAttributes": ["name"]},
-            "takes all devices, and their matched attributes differ",
+            "needs all devices, but their matched attributes differ",
         ),
     ],
 )
-def test_the_summary_says_what_is_short(instance, summary):
+def test_summary_names_what_is_missing(instance, summary):
     spec = card()
     for each in spec["devices"]:
         each["attributes"] = [{"name": "name", "stringValue": each["name"]}]
@@ -134,7 +150,7 @@ def test_the_summary_says_what_is_short(instance, summary):
     assert request.summary == summary
 
 
-def test_shares_and_admin_access_show_what_is_taken():
+def test_shared_and_admin_requests_show_their_devices():
     found = node(
         pool(**card()),
         device_class(),
@@ -147,7 +163,7 @@ def test_shares_and_admin_access_show_what_is_taken():
     assert (admin.summary, admin.taken) == ("gets 2 devices, with admin access", ("p/a", "p/b"))
 
 
-def test_a_claim_whose_devices_are_gone_is_still_explained():
+def test_claim_with_withdrawn_devices_is_explained():
     found = node(pool(devices=[device("a", numa=0), "b"]), device_class(), claim("x", gpus(1)))
     found.allocate(["default/x"], NODE)
     found.store.publish(read(pool(devices=["b"])))
@@ -156,12 +172,12 @@ def test_a_claim_whose_devices_are_gone_is_still_explained():
     assert [each.rule for each in request.excluded] == ["not needed"]
 
 
-def test_what_can_never_be_is_one_line():
+def test_impossible_claims_have_a_one_line_explanation():
     many = pool(devices=[f"d{number}" for number in range(40)])
     found = node(many, device_class(), device_class("all", adminAccess=True), claim("x", gpus(33)))
-    message = 'DeviceClaim "default/x": it takes 33 devices, and a claim may have 32 at most'
+    message = 'DeviceClaim "default/x": needs 33 devices; a claim can have at most 32'
     assert explain(found, "x").text() == message
     few = node(pool(), device_class(), claim("x"), limits=Limits(first_fit=0, total=0))
     assert "cut off after 0 steps" in explain(few, "x").message
-    with pytest.raises(ClaimsError, match='no DeviceClaim "default/nosuch"'):
+    with pytest.raises(ClaimsError, match='DeviceClaim "default/nosuch" does not exist'):
         explain(found, "nosuch")

@@ -1,4 +1,4 @@
-"""Claims with pods, drivers and a state file; no threads, no disk."""
+"""Claims with pods, drivers and a state file, without threads and disk."""
 
 from pathlib import Path
 
@@ -8,14 +8,16 @@ import checkpoint
 from devicemanager.claims.core.inventory import DeviceKey
 from devicemanager.claims.drivers import FakeDriver
 from devicemanager.claims.errors import ClaimsError, DoesNotFit
-from devicemanager.claims.manager import ClaimManager, claims_of
+from devicemanager.claims.pod_claims import PodClaims, claims_of
+from devicemanager.claims.state_file import ClaimsState, StateWriter, parse_state
 from devicemanager.claims.v1alpha1.objects import DeviceStatus
 from devicemanager.core.errors import AllocationError, StartError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.rejection import Rejected
+from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
 from devicemanager.events.stream import EventKind, EventStream
-from tests.claims.documents import claim, device_class, pool, read
+from tests.claims.documents import claim, device_class, document, pool, read
 
 DRIVER = "d.example.com"
 A, B = DeviceKey(DRIVER, "p", "a"), DeviceKey(DRIVER, "p", "b")
@@ -57,7 +59,7 @@ class Node:
     def __init__(self, file=None):
         self.events = EventStream()
         self.file = file or MemoryFile()
-        self.manager = ClaimManager(self.events, node="n0")
+        self.manager = PodClaims(self.events, node="n0")
         two = {"deviceClass": "gpu", "requests": {"count": 2}}
         objects = pool(), device_class(), claim("x"), claim("y"), claim("both", two)
         self.manager.apply(map(read, objects))
@@ -70,19 +72,19 @@ class Node:
         return found
 
     def leave(self, *pods):
-        self.manager.leave(*pods)
-        self.manager.settle()
+        self.manager.remove_pods(*pods)
+        self.manager.flush()
 
-    def held(self, name):
+    def devices(self, name):
         allocation = self.manager.claim(f"default/{name}").allocation
         return [each.device.name for each in allocation.grants] if allocation else []
 
-    def again(self):
+    def restarted(self):
         """The same node after a restart of the kubelet's process."""
         self.manager.close()
         return Node(self.file)
 
-    def told(self, kind):
+    def messages(self, kind):
         return [event.message for event in self.events.recent() if event.kind is kind]
 
 
@@ -92,175 +94,181 @@ def pod(name, *claims):
     return Pod(PodUid(name), name, "default", (container,), resource_claims=names)
 
 
-def test_a_pod_gets_its_claims():
+def test_admit_allocates_and_reserves_claims():
     node = Node()
     node.admit("p", "x", "y")
-    assert (node.held("x"), node.held("y")) == (["a"], ["b"])
+    assert (node.devices("x"), node.devices("y")) == (["a"], ["b"])
     view = node.manager.claim("default/x")
     assert (view.phase, view.users) == ("Reserved", {"p": "p"})
     assert view.claim.status.pod_names == ("p",)
-    assert node.told(EventKind.CLAIM_ALLOCATED) == [
+    assert node.messages(EventKind.CLAIM_ALLOCATED) == [
         "claim default/x gets p/a",
         "claim default/y gets p/b",
     ]
 
 
-def test_what_is_answered_is_written():
+def test_admit_writes_the_state_file_first():
     node = Node()
     node.admit("p", "x")
-    again = node.again()
-    assert again.held("x") == ["a"]
-    assert again.manager.claim("default/x").users == {"p": "p"}
-    assert again.told(EventKind.CLAIMS_LOADED) == ["device_claims_state: 1 allocated claims"]
+    restarted = node.restarted()
+    assert restarted.devices("x") == ["a"]
+    assert restarted.manager.claim("default/x").users == {"p": "p"}
+    assert restarted.messages(EventKind.CLAIMS_LOADED) == [
+        "device_claims_state: 1 allocated claims"
+    ]
     with pytest.raises(Rejected):
-        again.admit("q", "both")
+        restarted.admit("q", "both")
 
 
-def test_all_claims_of_a_pod_or_none():
+def test_admit_is_all_or_nothing():
     node = Node()
     with pytest.raises(Rejected) as caught:
         node.manager.admit(pod("p", "x", "both"))
     assert caught.value.reason == "UnexpectedAdmissionError"
     assert 'DeviceClaim "default/' in caught.value.message
     assert isinstance(caught.value.cause, DoesNotFit)
-    assert node.held("x") == node.held("both") == [] and node.manager.pods() == frozenset()
+    assert node.devices("x") == node.devices("both") == [] and node.manager.pods() == frozenset()
 
 
-def test_pods_share_a_claim_and_the_last_one_frees_it():
+def test_last_pod_releases_a_shared_claim():
     node = Node()
     node.admit("p", "x")
     node.admit("q", "x")
     assert node.manager.claim("default/x").claim.status.pod_names == ("p", "q")
     node.leave("p")
-    assert node.held("x") == ["a"]
+    assert node.devices("x") == ["a"]
     assert node.manager.claim("default/x").claim.status.pod_names == ("q",)
     node.leave("q")
-    assert node.held("x") == []
+    assert node.devices("x") == []
     assert node.manager.claim("default/x").phase == "Pending"
-    assert node.told(EventKind.CLAIM_RELEASED) == ["claim default/x released"]
-    assert node.again().held("x") == []
+    assert node.messages(EventKind.CLAIM_RELEASED) == ["claim default/x released"]
+    assert node.restarted().devices("x") == []
 
 
-def test_a_pod_that_is_not_admitted_leaves_nothing():
+def test_unreserve_releases_what_was_allocated_for_the_pod():
     node = Node()
     node.admit("p", "x")
     node.manager.admit(pod("q", "x", "y"))
-    node.manager.retreat("q")
-    assert (node.held("x"), node.held("y")) == (["a"], [])
+    node.manager.unreserve("q")
+    assert (node.devices("x"), node.devices("y")) == (["a"], [])
     assert node.manager.claim("default/x").users == {"p": "p"}
-    assert node.again().held("y") == []
+    assert node.restarted().devices("y") == []
 
 
-def test_a_pod_that_is_not_admitted_does_not_free_what_was_allocated_before():
+def test_unreserve_keeps_what_was_allocated_before():
     node = Node()
     node.manager.allocate("default/x")
     node.manager.admit(pod("q", "x"))
-    node.manager.retreat("q")
-    assert node.held("x") == ["a"]
+    node.manager.unreserve("q")
+    assert node.devices("x") == ["a"]
     node.admit("q", "x")
     node.leave("q")
-    assert node.held("x") == []
+    assert node.devices("x") == []
 
 
-def test_a_write_that_fails_rejects_the_pod():
+def test_failed_write_rejects_the_pod():
     node = Node()
     node.file.fails = True
     with pytest.raises(Rejected, match="the disk is full"):
         node.admit("p", "x")
-    assert node.held("x") == [] and node.manager.pods() == frozenset()
+    assert node.devices("x") == [] and node.manager.pods() == frozenset()
     with pytest.raises(ClaimsError, match="the disk is full"):
         node.manager.allocate("default/x")
-    assert node.held("x") == []
+    assert node.devices("x") == []
     node.file.fails = False
     node.admit("p", "both")
 
 
-def test_an_end_that_cannot_be_written_is_caught_up_when_the_kubelet_starts_again():
+def test_unwritten_release_is_repeated_after_a_restart():
     node = Node()
     node.admit("p", "x")
     node.file.fails = True
     node.leave("p")
-    assert node.told(EventKind.CLAIMS_FAILED)
+    assert node.messages(EventKind.CLAIMS_FAILED)
     node.file.fails = False
-    again = node.again()
-    assert again.held("x") == ["a"]
-    again.manager.forget_all_but([])
-    again.manager.settle()
-    assert again.held("x") == [] and again.again().held("x") == []
+    restarted = node.restarted()
+    assert restarted.devices("x") == ["a"]
+    restarted.manager.remove_other_pods([])
+    restarted.manager.flush()
+    assert restarted.devices("x") == [] and restarted.restarted().devices("x") == []
 
 
-def test_an_end_is_not_written_by_somebody_elses_write_that_failed():
+def test_failed_write_of_another_caller_does_not_lose_a_release():
     node = Node()
     node.admit("p", "x")
-    node.manager.leave("p")
+    node.manager.remove_pods("p")
     node.file.fails = True
     with pytest.raises(ClaimsError):
         node.manager.allocate("default/y")
     node.file.fails = False
-    node.manager.settle()
-    assert node.again().held("x") == []
+    node.manager.flush()
+    assert node.restarted().devices("x") == []
 
 
-def test_nothing_is_written_without_need():
+def test_unchanged_state_is_not_written():
     node = Node()
     node.admit("p", "x")
     writes = node.file.writes
-    node.manager.settle()
-    node.leave("nobody")
+    node.manager.flush()
+    node.leave("unknown")
     assert node.file.writes == writes
+    node.leave("p")
+    assert node.file.writes == writes + 1
+    node.manager.flush()
+    assert node.file.writes == writes + 1
 
 
-def test_pods_of_the_state_file_are_waited_for():
+def test_pods_of_the_state_file_keep_their_claims_until_all_pods_are_known():
     node = Node()
     assert node.manager.is_sources_ready
     node.admit("p", "x")
     node.admit("q", "y")
-    again = node.again()
-    assert not again.manager.is_sources_ready
-    again.manager.forget_all_but(["q"])
-    assert again.manager.is_sources_ready
-    assert (again.held("x"), again.held("y")) == ([], ["b"])
+    restarted = node.restarted()
+    assert not restarted.manager.is_sources_ready
+    restarted.manager.remove_other_pods(["q"])
+    assert restarted.manager.is_sources_ready
+    assert (restarted.devices("x"), restarted.devices("y")) == ([], ["b"])
 
 
-def test_explicit_claims_outlive_pods_that_are_not_there():
+def test_explicit_allocations_survive_a_restart_without_pods():
     node = Node()
     node.manager.allocate("default/x")
-    again = node.again()
-    again.manager.forget_all_but([])
-    assert again.held("x") == ["a"]
-    again.manager.release("default/x")
-    again.manager.release("default/x")
-    assert again.held("x") == [] and again.again().held("x") == []
+    restarted = node.restarted()
+    restarted.manager.remove_other_pods([])
+    assert restarted.devices("x") == ["a"]
+    restarted.manager.release("default/x")
+    restarted.manager.release("default/x")
+    assert restarted.devices("x") == [] and restarted.restarted().devices("x") == []
 
 
-def test_a_claim_in_use_is_not_released():
+def test_release_rejects_a_claim_in_use():
     node = Node()
     node.admit("p", "x")
     node.manager.allocate("default/y")
     with pytest.raises(ClaimsError, match='"default/x" is used by p: it is released when they end'):
         node.manager.release("default/y", "default/x")
-    assert (node.held("x"), node.held("y")) == (["a"], ["b"])
+    assert (node.devices("x"), node.devices("y")) == (["a"], ["b"])
 
 
-def test_deleting_a_claim_waits_for_its_pods():
+def test_withdrawn_claim_is_deleted_when_its_pods_end():
     node = Node()
     node.admit("p", "x")
     assert node.manager.withdraw(read(claim("x")))
     assert not node.manager.withdraw(read(claim("x")))
-    assert node.told(EventKind.CLAIM_DELETION_WAITS) == [
+    assert node.messages(EventKind.CLAIM_DELETION_WAITS) == [
         "claim default/x is used by p: it is deleted when they end"
     ]
     with pytest.raises(Rejected, match='"default/x" is being deleted'):
         node.admit("q", "x")
-    again = node.again()
-    assert again.manager.claim("default/x").is_deleted
-    again.manager.withdraw(read(claim("x")))
-    again.leave("p")
-    with pytest.raises(ClaimsError, match='there is no DeviceClaim "default/x"'):
-        again.manager.claim("default/x")
+    restarted = node.restarted()
+    assert restarted.manager.claim("default/x").is_deleted
+    restarted.manager.withdraw(read(claim("x")))
+    restarted.leave("p")
+    with pytest.raises(ClaimsError, match='DeviceClaim "default/x" does not exist'):
+        restarted.manager.claim("default/x")
 
 
-def test_deleting_a_claim_that_nobody_uses():
+def test_withdraw_releases_an_unused_claim():
     node = Node()
     node.manager.allocate("default/x")
     assert node.manager.withdraw(read(claim("x")))
@@ -270,25 +278,25 @@ def test_deleting_a_claim_that_nobody_uses():
     assert node.manager.withdraw(read(device_class()))
 
 
-def test_a_device_that_disappears_is_kept_and_told_and_not_given_away():
+def test_missing_device_stays_allocated_and_is_reported():
     node = Node()
     node.admit("p", "x")
     node.manager.publish(read(pool(devices=["b"])))
     node.manager.publish(read(pool(devices=["b"])))
-    assert node.manager.claim("default/x").gone == (A,)
-    assert node.told(EventKind.CLAIM_DEVICE_GONE) == [
-        "claim default/x holds device p/a, which no pool offers any more"
+    assert node.manager.claim("default/x").missing == (A,)
+    assert node.messages(EventKind.CLAIM_DEVICE_GONE) == [
+        "claim default/x has device p/a, which no pool offers any more"
     ]
     node.manager.publish(read(pool()))
-    assert node.manager.claim("default/x").gone == ()
-    with pytest.raises(Rejected, match="held by claim default/x"):
+    assert node.manager.claim("default/x").missing == ()
+    with pytest.raises(Rejected, match="allocated to claim default/x"):
         node.admit("q", "both")
 
 
-def test_a_pool_of_another_node_is_taken_and_said():
+def test_pool_of_another_node_is_stored_and_reported():
     node = Node()
     node.manager.publish(read(pool("q", ["c", "d"], nodeName="n1")))
-    assert node.told(EventKind.POOL_PUBLISHED) == [
+    assert node.messages(EventKind.POOL_PUBLISHED) == [
         "d.example.com publishes pool p: 2 devices",
         "d.example.com publishes pool q: 2 devices of node n1; not for claims here, on node n0",
     ]
@@ -297,26 +305,26 @@ def test_a_pool_of_another_node_is_taken_and_said():
         node.admit("p", "x")
 
 
-def test_an_unknown_claim_rejects_the_pod():
+def test_unknown_claim_rejects_the_pod():
     node = Node()
-    with pytest.raises(Rejected, match='there is no DeviceClaim "default/nosuch"'):
+    with pytest.raises(Rejected, match='DeviceClaim "default/nosuch" does not exist'):
         node.admit("p", "x", "nosuch")
     templated = Pod(PodUid("p"), "p", "default", (), resource_claims={"r": None})
-    with pytest.raises(Rejected, match='resource claim "r" is to be made from a template'):
+    with pytest.raises(Rejected, match='resource claim "r" uses a template'):
         node.manager.admit(templated)
 
 
-def test_a_node_without_any_claims_runs_pods_as_before():
+def test_node_without_claims_ignores_claims_of_pods():
     events = EventStream()
-    manager = ClaimManager(events, node="n0")
+    manager = PodClaims(events, node="n0")
     manager.load(MemoryFile())
     manager.admit(pod("p", "x"))
     assert manager.pods() == frozenset()
     (event,) = [e for e in events.recent() if e.kind is EventKind.CLAIM_UNKNOWN]
-    assert "it runs without" in event.message
+    assert "the pod runs without them" in event.message
 
 
-def test_a_stopped_kubelet_decides_about_no_claim():
+def test_stopped_kubelet_does_not_allocate_or_release():
     node = Node()
     node.manager.close()
     with pytest.raises(Rejected, match="the kubelet is stopped"):
@@ -331,31 +339,29 @@ def test_a_stopped_kubelet_decides_about_no_claim():
 # -- the state file ------------------------------------------------------------------------
 
 
-def test_a_corrupt_file_is_set_aside_and_said():
+def test_corrupt_file_is_set_aside_and_reported():
     node = Node(MemoryFile(b"garbage"))
     assert node.file.aside == b"garbage"
-    (text,) = node.told(EventKind.CLAIMS_SET_ASIDE)
-    assert text.startswith("device_claims_state: it is no state of structured claims; set aside")
+    (text,) = node.messages(EventKind.CLAIMS_SET_ASIDE)
+    assert text.startswith("device_claims_state: not a state file of structured claims; set aside")
     node.admit("p", "both")
-    assert node.again().held("both") == ["a", "b"]
+    assert node.restarted().devices("both") == ["a", "b"]
 
 
-def test_a_file_that_contradicts_itself_is_set_aside():
+def test_contradictory_file_is_set_aside():
     one, other = Node(), Node()
     one.admit("p", "x")
     other.admit("q", "both")
-    from devicemanager.claims.statefile import ClaimsState, StateWriter, parse_state
-
     states = parse_state(one.file.data), parse_state(other.file.data)
     records = states[0].records + states[1].records
     both = ClaimsState(records, {**states[0].charges, **states[1].charges})
     node = Node(MemoryFile(StateWriter().render(both)))
     assert node.file.aside is not None
-    assert "device p/a is held by somebody already" in node.told(EventKind.CLAIMS_SET_ASIDE)[0]
-    assert node.held("x") == node.held("both") == []
+    assert "device p/a is already allocated" in node.messages(EventKind.CLAIMS_SET_ASIDE)[0]
+    assert node.devices("x") == node.devices("both") == []
 
 
-def test_a_file_that_cannot_be_read_stops_the_start():
+def test_unreadable_file_prevents_the_start():
     file = MemoryFile()
 
     def read_fails():
@@ -367,17 +373,17 @@ def test_a_file_that_cannot_be_read_stops_the_start():
     assert file.aside is None
 
 
-def test_a_claim_whose_object_is_gone_keeps_what_it_holds_while_it_is_used():
+def test_claim_without_object_stays_allocated_while_in_use():
     node = Node()
     node.admit("p", "x")
     node.manager.close()
     events = EventStream()
-    bare = ClaimManager(events, node="n0")
+    bare = PodClaims(events, node="n0")
     bare.load(node.file)
     view = bare.claim("default/x")
-    assert view.users == {"p": "p"} and view.gone == (A,)
-    bare.leave("p")
-    bare.settle()
+    assert view.users == {"p": "p"} and view.missing == (A,)
+    bare.remove_pods("p")
+    bare.flush()
     with pytest.raises(ClaimsError):
         bare.claim("default/x")
 
@@ -390,7 +396,7 @@ def shown(node, found):
     return {each.device_name: each.cdi_devices for each in claim.claim_resources}
 
 
-def test_without_a_driver_devices_are_shown_without_cdi_ids():
+def test_devices_without_driver_have_no_cdi_names():
     node = Node()
     found = node.admit("p", "both")
     node.manager.prepare(found)
@@ -398,7 +404,7 @@ def test_without_a_driver_devices_are_shown_without_cdi_ids():
     assert node.manager.cdi_devices(found, MAIN) == ()
 
 
-def test_what_a_driver_prepared_is_shown_and_survives():
+def test_prepared_devices_are_shown_and_survive_a_restart():
     node = Node()
     node.manager.set_driver(DRIVER, FakeDriver("gpu"))
     found = node.admit("p", "both")
@@ -417,25 +423,55 @@ def test_what_a_driver_prepared_is_shown_and_survives():
         f"k8s.d.example.com/gpu={uid}-a",
         f"k8s.d.example.com/gpu={uid}-b",
     )
-    again = node.again()
-    again.manager.set_driver(DRIVER, FakeDriver("other"))
-    again.manager.prepare(found)
-    assert shown(again, found) == expected
+    restarted = node.restarted()
+    restarted.manager.set_driver(DRIVER, FakeDriver("other"))
+    restarted.manager.prepare(found)
+    assert shown(restarted, found) == expected
 
 
-def test_a_driver_that_fails_is_asked_again():
+def test_cdi_names_contain_the_uid_of_the_claim():
+    node = Node()
+    node.manager.set_driver(DRIVER, FakeDriver())
+    node.manager.submit(read(document("DeviceClaim", "x", claim()["spec"], uid="1234")))
+    found = node.admit("p", "x")
+    node.manager.prepare(found)
+    assert shown(node, found) == {
+        "a": ("k8s.d.example.com/device=common", "k8s.d.example.com/device=1234-a")
+    }
+
+
+def test_health_and_devices_are_those_of_reserved_claims():
+    node = Node()
+    found = node.admit("p", "both")
+    node.manager.publish(read(pool(devices=["b"])))
+    assert node.manager.devices(found, MAIN) == {"both": ("p/a", "p/b")}
+    assert node.manager.health(found, MAIN) == (
+        ResourceStatus(
+            "claim:r-both",
+            (
+                ResourceHealth("d.example.com/p/a", Health.UNHEALTHY),
+                ResourceHealth("d.example.com/p/b", Health.HEALTHY),
+            ),
+        ),
+    )
+    other = pod("q", "both", "x")
+    assert node.manager.health(other, MAIN) == ()
+    assert node.manager.devices(other, MAIN) == {}
+
+
+def test_failed_prepare_is_repeated():
     node = Node()
     node.manager.set_driver(DRIVER, FakeDriver(failures=1))
     found = node.admit("p", "x")
     with pytest.raises(AllocationError, match=r"claim default/x: driver d\.example\.com cannot"):
         node.manager.prepare(found)
-    assert node.held("x") == ["a"]
+    assert node.devices("x") == ["a"]
     node.manager.prepare(found)
     assert set(shown(node, found)) == {"a"}
 
 
 class Recording:
-    """A driver that notes what it is asked."""
+    """A driver that records its calls and cannot unprepare."""
 
     def __init__(self):
         self.calls = []
@@ -449,7 +485,7 @@ class Recording:
         raise RuntimeError("no")
 
 
-def test_a_second_pod_with_one_prepared_and_one_new_claim():
+def test_prepare_skips_prepared_devices():
     node, driver = Node(), Recording()
     node.manager.set_driver(DRIVER, driver)
     node.manager.prepare(node.admit("p", "x"))
@@ -457,7 +493,7 @@ def test_a_second_pod_with_one_prepared_and_one_new_claim():
     assert driver.calls == [("prepare", "default/x", (A,)), ("prepare", "default/y", (B,))]
 
 
-def test_a_drivers_report_replaces_its_last_one():
+def test_report_replaces_the_last_report_of_a_driver():
     node = Node()
     node.manager.publish(read(pool("q", ["c"], driver="other.example.com")))
     node.manager.define(read(device_class("other", driver="other.example.com")))
@@ -479,19 +515,19 @@ def test_a_drivers_report_replaces_its_last_one():
     assert reported() == [("a", ""), ("b", "10.0.0.2"), ("c", "10.0.0.9")]
     node.manager.report(DRIVER, "default/mixed", DeviceStatus("p", "a", device_ip="10.0.0.1"))
     assert reported() == [("a", "10.0.0.1"), ("c", "10.0.0.9")]
-    again = node.again().manager.claim("default/mixed").claim.status.device_statuses
-    assert [each.device_name for each in again] == ["a", "c"]
+    stored = node.restarted().manager.claim("default/mixed").claim.status.device_statuses
+    assert [each.device_name for each in stored] == ["a", "c"]
 
 
 @pytest.mark.parametrize(
     ("driver", "status", "complaint"),
     [
-        (DRIVER, DeviceStatus("p", "z"), "the claim holds no such device"),
-        ("evil.example.com", DeviceStatus("p", "a"), "p/a is no device of evil.example.com"),
+        (DRIVER, DeviceStatus("p", "z"), "the device is not allocated to the claim"),
+        ("evil.example.com", DeviceStatus("p", "a"), "p/a is not a device of evil.example.com"),
         (DRIVER, DeviceStatus("p", "a", device_ips=("10.0.0.1",)), "must be equal to deviceIP"),
     ],
 )
-def test_what_a_driver_cannot_report(driver, status, complaint):
+def test_report_rejects_foreign_devices_and_bad_addresses(driver, status, complaint):
     node = Node()
     node.admit("p", "both")
     fine = DeviceStatus("p", "b", device_ip="10.0.0.2")
@@ -499,24 +535,24 @@ def test_what_a_driver_cannot_report(driver, status, complaint):
     with pytest.raises(ClaimsError, match=complaint):
         node.manager.report(driver, "default/both", status)
     assert node.manager.claim("default/both").claim.status.device_statuses == (fine,)
-    with pytest.raises(ClaimsError, match="the claim holds no such device"):
+    with pytest.raises(ClaimsError, match="the device is not allocated to the claim"):
         node.manager.report(DRIVER, "default/x", DeviceStatus("p", "a"))
 
 
-def test_a_driver_is_told_of_the_end_and_cannot_stop_it():
+def test_driver_error_does_not_prevent_a_release():
     node, driver = Node(), Recording()
     node.manager.set_driver(DRIVER, driver)
     node.manager.prepare(node.admit("p", "x"))
     node.admit("q", "y")
     node.leave("p", "q")
     assert driver.calls == [("prepare", "default/x", (A,)), ("unprepare", "default/x", (A,))]
-    assert node.held("x") == []
-    assert node.told(EventKind.CLAIMS_FAILED) == [
+    assert node.devices("x") == []
+    assert node.messages(EventKind.CLAIMS_FAILED) == [
         "claim default/x: driver d.example.com cannot unprepare: no"
     ]
 
 
-def test_no_claim_is_shown_after_its_release():
+def test_released_claim_is_not_shown():
     node = Node()
     found = node.admit("p", "x")
     assert shown(node, found) == {"a": ()}
@@ -526,7 +562,7 @@ def test_no_claim_is_shown_after_its_release():
     assert node.manager.version > before
 
 
-def test_a_container_that_names_one_claim_twice_shows_it_once():
+def test_claim_named_twice_by_a_container_is_shown_once():
     names = {"one": "x", "two": "x", "three": "y"}
     container = Container(MAIN, claims=("one", "two"))
     found = Pod(PodUid("p"), "p", "ns", (container,), resource_claims=names)

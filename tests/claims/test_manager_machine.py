@@ -1,5 +1,5 @@
-"""Whatever happens in whatever order: pods have their claims whole, nothing is held for nobody,
-and the file says the same as the kubelet."""
+"""In any order of events: pods have all their claims, no claim is allocated without a user, and
+the state file agrees with the kubelet."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -7,8 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from devicemanager.claims.drivers import FakeDriver
 from devicemanager.claims.errors import ClaimsError
-from devicemanager.claims.manager import ClaimManager
-from devicemanager.claims.statefile import parse_state
+from devicemanager.claims.pod_claims import PodClaims
+from devicemanager.claims.state_file import parse_state
 from devicemanager.core.rejection import Rejected
 from devicemanager.events.stream import EventStream
 from tests import strategies
@@ -39,7 +39,7 @@ class Claims(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.file = MemoryFile()
-        self.manager = ClaimManager(EventStream(), node="n0")
+        self.manager = PodClaims(EventStream(), node="n0")
         self.manager.define(read(device_class()))
         self.manager.define(read(device_class("admin", adminAccess=True)))
         self.manager.publish(offer("abcd"))
@@ -63,12 +63,12 @@ class Claims(RuleBasedStateMachine):
             self.pods[uid] = found
             self.explicit -= {f"default/{name}" for name in wanted}
         else:
-            self.manager.retreat(uid)
+            self.manager.unreserve(uid)
 
     @rule(uid=pods)
     def end(self, uid):
-        self.manager.leave(uid)
-        self.manager.settle()
+        self.manager.remove_pods(uid)
+        self.manager.flush()
         self.pods.pop(uid, None)
 
     @rule(name=names)
@@ -117,7 +117,7 @@ class Claims(RuleBasedStateMachine):
         self.manager.close()
         self.manager.load(self.file)
         assert self.manager.view() == before
-        self.manager.forget_all_but(self.pods)
+        self.manager.remove_other_pods(self.pods)
         assert self.manager.view() == before
 
     @invariant()
@@ -129,25 +129,25 @@ class Claims(RuleBasedStateMachine):
         assert self.manager.pods() == set(self.pods)
 
     @invariant()
-    def nothing_is_held_for_nobody(self):
+    def no_claim_is_allocated_without_a_user(self):
         for view in self.manager.view():
-            held = view.allocation is not None
-            assert held == bool(view.users or view.claim.id in self.explicit)
+            is_allocated = view.allocation is not None
+            assert is_allocated == bool(view.users or view.claim.id in self.explicit)
             assert set(view.claim.status.pod_names) == set(view.users.values())
             allocated = view.claim.status.allocations
-            assert len(allocated) == (len(view.allocation.grants) if held else 0)
+            assert len(allocated) == (len(view.allocation.grants) if is_allocated else 0)
 
     @invariant()
-    def the_file_says_the_same(self):
+    def the_file_agrees(self):
         if self.file.data is None:
             return
-        again = ClaimManager(EventStream(), node="n0")
-        again.load(MemoryFile(self.file.data))
-        kept = [(v.claim, v.allocation, v.users) for v in again.view()]
-        assert kept == [
+        loaded = PodClaims(EventStream(), node="n0")
+        loaded.load(MemoryFile(self.file.data))
+        stored = [(v.claim, v.allocation, v.users) for v in loaded.view()]
+        assert stored == [
             (v.claim, v.allocation, v.users) for v in self.manager.view() if v.allocation
         ]
-        assert len(parse_state(self.file.data).records) == len(kept)
+        assert len(parse_state(self.file.data).records) == len(stored)
 
 
 Claims.TestCase.settings = settings(strategies.examples(0.5), stateful_step_count=20)

@@ -1,4 +1,4 @@
-"""Objects of the API: read, written, and every rule that they may break."""
+"""Objects of the API: reading, writing, and every rule that they can break."""
 
 import copy
 import datetime
@@ -8,11 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.claims.attributes import AttributeValue, Kind
+from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.claims.errors import InvalidObject
 from devicemanager.claims.v1alpha1 import objects as api
-from devicemanager.claims.v1alpha1.reading import check, read_object
-from devicemanager.claims.v1alpha1.texts import read_text
+from devicemanager.claims.v1alpha1.reading import check, read_object, read_text
 from devicemanager.claims.v1alpha1.validate import MAX_DEVICES
 from devicemanager.claims.v1alpha1.writing import write_object
 from devicemanager.core.quantity import Quantity
@@ -96,23 +95,23 @@ EVERYTHING = list(EVERYTHING)
 
 
 @pytest.mark.parametrize("found", EVERYTHING, ids=lambda each: each["kind"])
-def test_what_is_written_is_what_was_read(found):
+def test_write_object_returns_the_document_that_was_read(found):
     assert write_object(read_object(copy.deepcopy(found))) == found
 
 
-def test_values_have_the_types_that_they_should():
+def test_read_object_converts_values():
     gpus = read_object(copy.deepcopy(EVERYTHING[0]))
     first = gpus.devices[0]
     assert [each.values() for each in first.attributes] == [
-        (AttributeValue(Kind.INT, 0),),
-        (AttributeValue(Kind.QUANTITY, Quantity.parse("40Gi").nanos),),
+        (AttributeValue(AttributeType.INT, 0),),
+        (AttributeValue(AttributeType.QUANTITY, Quantity.parse("40Gi").nanos),),
     ]
     assert first.resources[0].block_size == Quantity.parse("256Mi")
     assert gpus.resources[0].block_size == api.ONE
     assert gpus.available_devices == 2
 
 
-def test_go_writes_two_fields_of_a_class_in_capitals():
+def test_class_fields_can_have_the_case_that_go_writes():
     spec = {"Driver": "d.example.com", "DeviceType": "gpu"}
     found = read_object(document("DeviceClass", "gpu", spec))
     assert (found.driver, found.device_type) == ("d.example.com", "gpu")
@@ -125,12 +124,12 @@ def test_null_is_absent():
     assert found == read_object(claim("c", {"deviceClass": "gpu"}))
 
 
-def test_a_claim_without_namespace_is_in_the_default_one():
+def test_namespace_defaults_to_default():
     assert read_object(claim("c")).id == "default/c"
     assert read_object(document("DeviceClaim", "c", claim()["spec"], namespace="n")).id == "n/c"
 
 
-def test_numbers_may_stand_for_quantities():
+def test_quantities_can_be_numbers():
     found = read_object(claim("c", {"deviceClass": "gpu", "requests": {"count": 2, "cpu": 0.5}}))
     assert found.claims[0].detail.requests == {
         "count": Quantity.parse("2"),
@@ -170,8 +169,8 @@ BROKEN = [
     (of_pool(name=""), 'DevicePool "": metadata.name: Required value'),
     (of_pool(name="x" * 300), 'metadata.name: Invalid value: '),
     (of_pool(nodeName="a b"), 'DevicePool "p": spec.nodeName: Invalid value: "a b": a lowercase'),
-    (of_pool(devicez=[]), 'DevicePool "p": spec.devicez: no such field'),
-    (of_pool(devices=[{"name": 7}]), "spec.devices[0].name: must be a text, not the"),
+    (of_pool(devicez=[]), 'DevicePool "p": spec.devicez: unknown field'),
+    (of_pool(devices=[{"name": 7}]), "spec.devices[0].name: must be a string, not the"),
     (of_pool(resources=[{"name": "s"}]), "spec.resources[0].capacity: Required value"),
     (of_pool(resources=[{"name": "s", "capacity": "1K"}]),
      'spec.resources[0].capacity: Invalid value: "1K": unable to parse'),
@@ -185,8 +184,8 @@ BROKEN = [
     (of_device(attributes=[{"name": "x", "stringValue": "a", "intValue": 1}]),
      'spec.devices[0].attributes[0]: Invalid value: "x": exactly one value must be set, not 2'),
     (of_device(attributes=[{"name": "x", "intValue": 2**63}]),
-     "spec.devices[0].attributes[0].intValue: must be an integer of 64 bits, not the number"),
-    (of_device(attributes=[{"name": "x", "intValue": True}]), "intValue: must be an integer of 64"),
+     "spec.devices[0].attributes[0].intValue: must be a 64-bit integer, not the number"),
+    (of_device(attributes=[{"name": "x", "intValue": True}]), "intValue: must be a 64-bit"),
     (of_device(attributes=[{"name": "x", "semVerValue": "1.2"}]),
      'attributes[0].semVerValue: Invalid value: "1.2": a semantic version is'),
     (of_device(attributes=[{"name": "x", "intValue": 1}] * 2),
@@ -208,13 +207,13 @@ BROKEN = [
      "spec.configs[0].apiVersion: Required value"),
     (device_class(adminAccess="yes"), "spec.adminAccess: must be true or false, not the text"),
     (document("DeviceClass", "x", device_class()["spec"], namespace="n"),
-     'DeviceClass "n/x": metadata.namespace: Forbidden: this kind has no namespace'),
+     'DeviceClass "n/x": metadata.namespace: Forbidden: this kind is cluster-scoped'),
     (document("DeviceClaim", "c", {}), 'DeviceClaim "default/c": spec.claims: Required value'),
     (claim("c", {}), "spec.claims[0].deviceClass: Required value: or deviceType"),
     (claim("c", {"oneOf": []}), "spec.claims[0].deviceClass: Required value: or deviceType"),
     (claim("c", {"oneOf": [{}]}), "spec.claims[0].oneOf[0].deviceClass: Required value"),
     (of_detail(oneOf=[{"deviceClass": "gpu"}]),
-     "spec.claims[0].oneOf: Forbidden: may not stand beside the fields of a single request"),
+     "spec.claims[0].oneOf: Forbidden: excludes the fields of a single request"),
     (claim("c", {"oneOf": [{"deviceClass": "gpu"}], "requests": {"count": 1}}),
      "spec.claims[0].oneOf: Forbidden"),
     (claim("c", {"oneOf": [{"deviceClass": "gpu"}] * 9}),
@@ -238,7 +237,7 @@ BROKEN = [
     (of_detail(matchAttributes=["a", "a"]), 'matchAttributes[1]: Duplicate value: "a"'),
     (of_detail(matchAttributes=[""]), "spec.claims[0].matchAttributes[0]: Required value"),
     (of_detail(matchAttributes="a"), "spec.claims[0].matchAttributes: must be a list, not the"),
-    (of_detail(configs=[{**REF, "namespace": "n"}]), "configs[0].namespace: no such field"),
+    (of_detail(configs=[{**REF, "namespace": "n"}]), "configs[0].namespace: unknown field"),
     (of_detail(deviceClass="No Such"), 'deviceClass: Invalid value: "No Such": a lowercase'),
     (claim(matchAttributes=["a", "a"]), 'spec.matchAttributes[1]: Duplicate value: "a"'),
     (config(name="X"), 'Settings "default/X": metadata.name: Invalid value'),
@@ -251,15 +250,15 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("found", "line"), BROKEN, ids=range(len(BROKEN)))
-def test_broken_rules(found, line):
+def test_broken_rules_have_one_line_each(found, line):
     (only,) = lines(found)
     assert line in only
 
 
-def test_what_only_a_program_can_make():
+def test_values_without_a_json_form_are_converted_or_rejected():
     inside = {**pool(), "metadata": {"name": "p", "labels": {}}}
     inside["metadata"]["labels"]["x"] = inside
-    assert lines(inside) == ["object: is nested too deep, or inside of itself"]
+    assert lines(inside) == ["object: nested too deeply, or contains itself"]
     (line,) = lines(of_device(attributes=[{"name": "x", "stringValue": "\ud800"}]))
     assert "spec.devices[0].attributes[0].stringValue: Invalid value" in line
     assert "must be Unicode text" in line
@@ -269,9 +268,15 @@ def test_what_only_a_program_can_make():
     assert write_object(found)["spec"] == plain
 
 
-def test_every_broken_rule_has_its_line():
+def test_all_broken_rules_are_reported():
     found = pool(driver="", devices=[{"name": "a", "requests": {"x": 1, "y": 2}}, "a"])
     assert len(lines(found)) == 4
+
+
+def test_limits_can_equal_requests():
+    amounts = {"count": 2, "memory": "1Gi"}
+    found = read_object(of_detail(requests=amounts, limits=amounts))
+    assert found.claims[0].detail.limits == found.claims[0].detail.requests
 
 
 def test_too_many_devices_are_one_line():
@@ -281,17 +286,17 @@ def test_too_many_devices_are_one_line():
     ]
 
 
-def test_a_text_is_read_no_further_than_too_many_items():
+def test_parser_stops_at_too_many_items():
     with pytest.raises(InvalidObject, match=f"p.yaml: line 1: a list of more than {MAX_DEVICES}"):
         read_text(f"[{'1,' * (MAX_DEVICES + 1)}}}", "p.yaml")
 
 
-def test_a_device_status_names_a_device_that_the_claim_holds():
-    held = {"devicePoolName": "p", "deviceName": "d"}
+def test_device_status_must_name_an_allocated_device():
+    allocated = {"devicePoolName": "p", "deviceName": "d"}
 
     def with_status(**status):
         found = claim("c")
-        found["status"] = {"allocations": [held], "deviceStatuses": [{**held, **status}]}
+        found["status"] = {"allocations": [allocated], "deviceStatuses": [{**allocated, **status}]}
         return found
 
     addresses = [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]
@@ -302,10 +307,10 @@ def test_a_device_status_names_a_device_that_the_claim_holds():
     (line,) = lines(with_status(deviceIP="10.0.0.2", deviceIPs=addresses))
     assert "must be equal to deviceIP" in line
     (line,) = lines(with_status(deviceName="e"))
-    assert 'Invalid value: "p/e": the claim holds no such device' in line
+    assert 'Invalid value: "p/e": the device is not allocated to the claim' in line
 
 
-def test_objects_made_in_a_program_are_checked_as_well():
+def test_check_validates_objects_made_in_a_program():
     bad = api.DeviceClass(api.ObjectMeta("gpu"), "d.example.com")
     with pytest.raises(InvalidObject, match=r'DeviceClass "gpu": spec.deviceType: Required value'):
         check(bad)
@@ -321,7 +326,7 @@ VALUES = st.recursive(
 
 @st.composite
 def damaged(draw):
-    """A valid document in which some field at any depth holds something else."""
+    """Draw a valid document in which one field at any depth has another value."""
     found = copy.deepcopy(draw(st.sampled_from(EVERYTHING[:3])))
     node = found
     while True:
@@ -336,7 +341,7 @@ def damaged(draw):
 
 @examples(0.5)
 @given(damaged())
-def test_whatever_a_field_holds_it_is_read_or_rejected_in_lines(found):
+def test_any_document_is_read_or_rejected(found):
     try:
         again = read_object(found)
     except InvalidObject as error:

@@ -1,9 +1,9 @@
-"""Which pods use which claims."""
+"""Reservations: the pods that use each claim."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.claims.reservations import Reservations
+from devicemanager.claims.allocated_claims import Reservations
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["reserve", "leave"]), st.sampled_from("xyz"), st.sampled_from("pq")),
@@ -12,7 +12,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_both_directions_always_agree(steps):
+def test_reservations_by_claim_and_by_pod_agree(steps):
     found, expected = Reservations(), set()
     for step, claim, pod in steps:
         if step == "reserve":
@@ -20,7 +20,7 @@ def test_both_directions_always_agree(steps):
             expected.add((claim, pod))
         else:
             used = sorted({c for c, p in expected if p == pod})
-            assert list(found.leave([pod])) == used
+            assert list(found.remove([pod])) == used
             expected = {(c, p) for c, p in expected if p != pod}
         for each in "xyz":
             users = {p: f"name-{p}" for c, p in expected if c == each}

@@ -1,9 +1,9 @@
-"""What claims mean: classes, constraints, and why a device is left out."""
+"""Claims resolved: classes, constraints, and why devices are excluded."""
 
 import pytest
 
 from devicemanager.claims import cel
-from devicemanager.claims.core.model import Match, Mode
+from devicemanager.claims.core.model import AccessMode, Match
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.claims.store import ObjectStore
 from devicemanager.claims.v1alpha1.resolve import Resolver
@@ -21,13 +21,13 @@ def resolver(pools, classes, admin_namespaces=None):
 
 
 def names(found, devices):
-    """The names of a set of devices."""
+    """Return the names of a set of devices."""
     inventory = found.inventory
     return [key.name for key, number in inventory.index.items() if devices >> number & 1]
 
 
 def only(found, *instances, **spec):
-    """The one alternative of a claim with one instance."""
+    """Return the only alternative of a claim with one instance."""
     ((choice,),) = found.resolve(read(claim("c", *instances, **spec))).choices
     return choice.alternative
 
@@ -39,7 +39,7 @@ def reasons(found, alternative):
 FOUR = pool(devices=[device("a", numa=0), device("b", numa=1), device("c", numa=1), "d"])
 
 
-def test_class_and_claim_constraints_both_count():
+def test_devices_must_satisfy_class_and_claim_constraints():
     found = resolver([FOUR], [device_class(constraints="has(device.numa)")])
     got = only(found, {"deviceClass": "gpu", "constraints": "device.numa == 1"})
     assert names(found, got.eligible) == ["b", "c"]
@@ -49,7 +49,7 @@ def test_class_and_claim_constraints_both_count():
     }
 
 
-def test_a_runtime_error_is_a_reason():
+def test_runtime_error_is_a_reason():
     found = resolver([FOUR], [device_class()])
     got = only(found, {"deviceClass": "gpu", "constraints": "device.numa == 1"})
     assert reasons(found, got) == {
@@ -58,7 +58,7 @@ def test_a_runtime_error_is_a_reason():
     }
 
 
-def test_devices_of_other_drivers():
+def test_devices_of_other_drivers_are_excluded():
     other = pool("q", ["x"], driver="other.example.com")
     found = resolver([FOUR, other], [device_class()])
     got = only(found, {"deviceClass": "gpu"})
@@ -66,7 +66,7 @@ def test_devices_of_other_drivers():
     assert reasons(found, got) == {"the driver is not d.example.com": ["x"]}
 
 
-def test_a_type_is_all_ordinary_classes_of_that_type_in_the_order_of_their_names():
+def test_device_type_stands_for_its_classes_by_name():
     found = resolver(
         [FOUR],
         [
@@ -80,13 +80,13 @@ def test_a_type_is_all_ordinary_classes_of_that_type_in_the_order_of_their_names
     accepted = {each.device_class.name: names(found, each.devices) for each in choice.accepted}
     assert accepted == {"a": ["b", "c"], "z": ["a"]}
     assert choice.class_of(0).name == "z" and choice.class_of(1).name == "a"
-    assert choice.alternative.mode is Mode.EXCLUSIVE
+    assert choice.alternative.mode is AccessMode.EXCLUSIVE
     assert set(reasons(found, choice.alternative)) == {
         'device.numa == 1 fails: Key not found in map : "numa" (DeviceClass a)'
     }
 
 
-def test_a_type_without_a_class_does_not_fit():
+def test_device_type_without_class_does_not_fit():
     found = resolver([FOUR], [device_class("admin", adminAccess=True)])
     got = only(found, {"deviceType": "gpu"})
     assert got.eligible == 0
@@ -96,50 +96,50 @@ def test_a_type_without_a_class_does_not_fit():
 @pytest.mark.parametrize(
     ("instance", "complaint"),
     [
-        ({"deviceClass": "nosuch"}, 'spec.claims[0]: there is no DeviceClass "nosuch"'),
+        ({"deviceClass": "nosuch"}, 'spec.claims[0]: DeviceClass "nosuch" does not exist'),
         ({"deviceClass": "gpu", "deviceType": "nic"},
-         'spec.claims[0]: DeviceClass "gpu" is of type "gpu", the claim says "nic"'),
+         'spec.claims[0]: DeviceClass "gpu" is of type "gpu", the claim requests type "nic"'),
         ({"oneOf": [{"deviceClass": "gpu"}, {"deviceClass": "nosuch"}]},
-         'spec.claims[0].oneOf[1]: there is no DeviceClass "nosuch"'),
+         'spec.claims[0].oneOf[1]: DeviceClass "nosuch" does not exist'),
         ({"deviceClass": "admin", "requests": {"memory": 1, "count": 1}},
          'spec.claims[0]: DeviceClass "admin" gives admin access: only count can be requested, not'
          " memory"),
     ],
 )  # fmt: skip
-def test_errors(instance, complaint):
+def test_resolve_rejects_claims_that_no_pool_can_satisfy(instance, complaint):
     found = resolver([FOUR], [device_class(), device_class("admin", adminAccess=True)])
     with pytest.raises(ClaimsError) as caught:
         only(found, instance)
     assert str(caught.value) == f'DeviceClaim "default/c": {complaint}'
 
 
-def test_admin_access_may_be_kept_to_some_namespaces():
+def test_admin_access_can_be_limited_to_namespaces():
     classes = [device_class("admin", adminAccess=True)]
-    with pytest.raises(ClaimsError, match='the namespace "default" may not use'):
+    with pytest.raises(ClaimsError, match='namespace "default" cannot use'):
         only(resolver([FOUR], classes, frozenset({"ops"})), {"deviceClass": "admin"})
     assert only(resolver([FOUR], classes, frozenset({"default"})), {"deviceClass": "admin"})
 
 
-def test_what_is_asked_for():
+def test_requests_become_modes_counts_and_amounts():
     found = resolver([FOUR], [device_class(), device_class("admin", adminAccess=True)])
     plain = only(found, {"deviceClass": "gpu", "requests": {"count": 2}, "limits": {"count": 3}})
-    assert (plain.mode, plain.count, plain.limit, plain.amounts) == (Mode.EXCLUSIVE, 2, 3, {})
+    assert (plain.mode, plain.count, plain.limit, plain.amounts) == (AccessMode.EXCLUSIVE, 2, 3, {})
     shared = only(
         found, {"deviceClass": "gpu", "requests": {"memory": "1Gi"}, "matchAttributes": ["numa"]}
     )
-    assert (shared.mode, shared.count, shared.limit) == (Mode.SHARED, 1, None)
+    assert (shared.mode, shared.count, shared.limit) == (AccessMode.SHARED, 1, None)
     assert (shared.amounts, shared.match) == ({"memory": parse_quantity("1Gi")}, ("numa",))
     everything = only(found, {"deviceClass": "admin"})
-    assert (everything.mode, everything.every) == (Mode.ADMIN, True)
+    assert (everything.mode, everything.every) == (AccessMode.ADMIN, True)
     counted = only(found, {"deviceClass": "admin", "requests": {"count": 2}})
-    assert (counted.mode, counted.every, counted.count) == (Mode.ADMIN, False, 2)
+    assert (counted.mode, counted.every, counted.count) == (AccessMode.ADMIN, False, 2)
 
 
-def test_labels_and_matches():
+def test_alternatives_have_labels_and_claims_have_matches():
     found = resolver([FOUR], [device_class()])
-    asked = claim("c", {"deviceClass": "gpu"}, {"oneOf": [{"deviceClass": "gpu"}] * 2},
+    wanted = claim("c", {"deviceClass": "gpu"}, {"oneOf": [{"deviceClass": "gpu"}] * 2},
                   matchAttributes=["numa"])  # fmt: skip
-    got = found.resolve(read(asked))
+    got = found.resolve(read(wanted))
     assert [[each.alternative.label for each in choices] for choices in got.choices] == [
         ["claims[0]"],
         ["claims[1].oneOf[0]", "claims[1].oneOf[1]"],
@@ -147,7 +147,7 @@ def test_labels_and_matches():
     assert (got.claim.id, got.claim.match) == ("default/c", (Match("numa"),))
 
 
-def test_a_constraint_is_evaluated_once_for_each_combination_of_what_it_reads(monkeypatch):
+def test_constraint_is_evaluated_once_per_combination_of_values(monkeypatch):
     seen = []
     matches = cel.Expression.matches
 
@@ -168,6 +168,6 @@ def test_a_constraint_is_evaluated_once_for_each_combination_of_what_it_reads(mo
     assert all(set(attributes) == {"numa"} for _, attributes in seen)
 
 
-def test_a_constraint_about_all_attributes_is_asked_with_all():
+def test_constraint_on_the_whole_device_gets_all_attributes():
     found = resolver([FOUR], [device_class(constraints="size(device) == 1")])
     assert names(found, only(found, {"deviceClass": "gpu"}).eligible) == ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""The simulated hardware shows what it is there for: partitions, sharing, versions."""
+"""Simulated hardware has partitions, shared capacity and versions to try claims with."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_partitions_of_a_card_share_its_budget():
     assert get(found, "whole", {"deviceClass": "gpu"}) == ["n1-gpu-0/7g-80gb-0"]
 
 
-def test_a_function_and_bandwidth_come_from_one_card():
+def test_function_and_bandwidth_come_from_one_card():
     found = node(nic=2)
     for number in range(2):
         share = {"deviceClass": "nic-bandwidth", "requests": {"bandwidth": "60G"}}
@@ -59,13 +59,22 @@ def test_shells_compare_as_versions():
     assert get(node(), "c", newer) == ["n1-fpga/fpga-0"]
 
 
-def test_a_monitor_sees_what_others_hold():
+def test_monitor_gets_allocated_devices():
     found = node(gpu=1)
     get(found, "whole", {"deviceClass": "gpu"})
     watch = {"deviceClass": "gpu-monitor"}
     assert len(get(found, "monitor", watch)) == 13
 
 
-def test_a_node_may_lack_a_sort():
+def test_node_can_have_no_cards_of_a_kind():
     assert SimulatedHardware(0, 0, 0).pools("n1") == ()
     assert len(SimulatedHardware(1, 2, 3).pools("n1")) == 4
+
+
+def test_cards_alternate_between_two_numa_nodes():
+    def numa(attributes):
+        return [each.int_value for each in attributes if each.name == "numa"]
+
+    *cards, fpgas = SimulatedHardware(gpu=3, nic=3, fpga=3).pools("n1")
+    assert [numa(card.attributes) for card in cards] == [[0], [1], [0]] * 2
+    assert [numa(device.attributes) for device in fpgas.devices] == [[0], [1], [0]]

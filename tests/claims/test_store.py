@@ -1,4 +1,4 @@
-"""What may replace what, and what a node can use."""
+"""Objects: which ones replace others, and which ones a node can use."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def keys(store, node):
     return [(key.pool, key.name) for key in store.constraints(node).inventory.index]
 
 
-def test_pools_of_the_node_and_pools_without_one(store):
+def test_node_can_use_its_pools_and_pools_without_node(store):
     store.publish(read(pool("z", driver="b.example.com")))
     store.publish(read(pool("y", ["one"], nodeName="n1")))
     store.publish(read(pool("net", ["x"], nodeName=None, driver="c.example.com")))
@@ -26,7 +26,7 @@ def test_pools_of_the_node_and_pools_without_one(store):
     assert keys(store, "elsewhere") == [("net", "x")]
 
 
-def test_a_pool_published_again_replaces_the_old_one(store):
+def test_republished_pool_replaces_the_old_one(store):
     store.publish(read(pool("p", ["a"])))
     assert keys(store, "n0") == [("p", "a")]
     store.publish(read(pool("p", ["b", "c"])))
@@ -35,7 +35,7 @@ def test_a_pool_published_again_replaces_the_old_one(store):
     assert keys(store, "n0") == []
 
 
-def test_what_did_not_change_need_not_be_looked_at_again(store):
+def test_inventory_is_cached_until_a_pool_changes(store):
     store.publish(read(pool("p", ["a"])))
     before = store.constraints("n0")
     again = pool("p", ["a"])
@@ -47,18 +47,18 @@ def test_what_did_not_change_need_not_be_looked_at_again(store):
     assert store.constraints("n0") is not before
 
 
-def test_only_its_driver_may_replace_a_pool(store):
+def test_only_its_driver_can_replace_a_pool(store):
     store.publish(read(pool("p", ["a"])))
     with pytest.raises(ClaimsError) as caught:
         store.publish(read(pool("p", ["b"], driver="evil.example.com")))
     assert str(caught.value) == (
-        'DevicePool "p": spec.driver: only "d.example.com", which published the pool, may replace'
+        'DevicePool "p": spec.driver: only "d.example.com", which published the pool, can replace'
         ' it, not "evil.example.com"'
     )
     assert keys(store, "n0") == [("p", "a")]
 
 
-def test_a_rejected_object_leaves_the_old_one(store):
+def test_rejected_object_leaves_the_old_one(store):
     from attrs import evolve
 
     good = read(device_class())
@@ -74,7 +74,7 @@ def test_a_rejected_object_leaves_the_old_one(store):
     assert store.withdraw_class("gpu") and not store.withdraw_class("gpu")
 
 
-def test_configs_are_found_by_all_of_their_name(store):
+def test_config_is_found_by_its_full_reference(store):
     found = read(config("a", "n"))
     store.configure(found)
     reference = ConfigReference("d.example.com/v1", "Settings", "a", "n")

@@ -1,4 +1,4 @@
-"""``devicemanager claims``: checks files, shows what claims hold, explains; its page."""
+"""``devicemanager claims`` and its page of the docs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
+from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateWriter
 from devicemanager.cli import main
 from devicemanager.cli.offline_claims import OfflineClaims
 from tests.claims.documents import claim, device_class, pool
@@ -35,7 +35,7 @@ def data(capsys: Any, *argv: str) -> tuple[int, Any]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> str:
-    """A directory with a pool of two devices, a class and two claims."""
+    """Return a directory with a pool of two devices, a class and two claims."""
     two = {"deviceClass": "gpu", "requests": {"count": 2}}
     objects = [pool(), device_class(), claim("one"), claim("two", two)]
     (tmp_path / "claims").mkdir()
@@ -45,7 +45,7 @@ def files(tmp_path: Path) -> str:
 
 @pytest.fixture
 def state(files: str, tmp_path: Path) -> str:
-    """A state file in which claim one is used by a pod."""
+    """Return a state file in which claim one is used by a pod."""
     offline = OfflineClaims.load([files])
     offline.allocator.allocate(["default/one"], "n0")
     allocation = offline.allocator.ledger.allocation("default/one")
@@ -78,7 +78,7 @@ def shown_on_the_page() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("command", "output"), shown_on_the_page())
-def test_the_page_shows_what_comes_out(
+def test_page_shows_the_real_output(
     command: str, output: str, capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -87,7 +87,7 @@ def test_the_page_shows_what_comes_out(
     assert status == int("does not fit" in output)
 
 
-def test_the_page_shows_every_example() -> None:
+def test_page_shows_every_example() -> None:
     text = PAGE.read_text()
     examples = sorted((ROOT / "examples" / "claims").rglob("*.yaml"))
     assert len(examples) > 5
@@ -99,7 +99,7 @@ def test_the_page_shows_every_example() -> None:
 # --- validate
 
 
-def test_valid_files_are_counted(files: str, capsys: Any) -> None:
+def test_validate_counts_valid_objects(files: str, capsys: Any) -> None:
     assert run(capsys, "validate", files) == (0, "4 objects are valid\n", "")
     assert data(capsys, "validate", files) == (
         0,
@@ -107,7 +107,7 @@ def test_valid_files_are_counted(files: str, capsys: Any) -> None:
     )
 
 
-def test_each_fault_is_a_line(tmp_path: Path, capsys: Any) -> None:
+def test_validate_prints_one_line_per_fault(tmp_path: Path, capsys: Any) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(
         yaml.safe_dump_all(
@@ -124,7 +124,7 @@ def test_each_fault_is_a_line(tmp_path: Path, capsys: Any) -> None:
     assert len(lines) == 3
     assert all(line.startswith(f"{bad}: ") for line in lines)
     assert data(capsys, "validate", str(bad))[1]["problems"] == lines
-    # Where there is one line to say it, it says the first, and where the others are.
+    # Other actions print one line: the first fault, and where the others are listed.
     for action in (["explain", "c"], ["list"]):
         status, out, err = run(capsys, *action, "--claims", str(bad))
         assert (status, out) == (2, "")
@@ -132,31 +132,31 @@ def test_each_fault_is_a_line(tmp_path: Path, capsys: Any) -> None:
         assert err == f"devicemanager: error: {lines[0]}{more}"
 
 
-def test_what_is_named_and_not_there_is_a_note(tmp_path: Path, capsys: Any) -> None:
+def test_validate_notes_missing_references(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump_all([claim("c"), claim("d", {"deviceType": "fpga"})]))
     assert run(capsys, "validate", str(path)) == (
         0,
         "2 objects are valid\n"
-        'note: DeviceClaim "default/c" asks by DeviceClass "gpu", which is not here\n'
-        'note: DeviceClaim "default/d" asks by device type "fpga", which no class here has\n',
+        'note: DeviceClaim "default/c" names DeviceClass "gpu", which the files do not have\n'
+        'note: DeviceClaim "default/d" names device type "fpga", which no class in the files has\n',
         "",
     )
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n---\n"])
-def test_a_file_without_objects_is_no_answer(text: str, tmp_path: Path, capsys: Any) -> None:
+def test_validate_rejects_files_without_objects(text: str, tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(text)
-    why = f"{path}: nothing to validate: no pool, class, claim or config"
+    why = f"{path}: no pools, classes, claims or configs to validate"
     for more in ([], ["--simulate-pools", "gpu=1"]):
-        told = run(capsys, "validate", str(path), *more)
-        assert told == (2, "", f"devicemanager: error: {why}\n")
+        output = run(capsys, "validate", str(path), *more)
+        assert output == (2, "", f"devicemanager: error: {why}\n")
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(claim("c")))
     assert run(capsys, "validate", str(tmp_path))[1].startswith("1 object is valid\n")
 
 
-def test_claims_come_from_standard_input(
+def test_validate_reads_standard_input(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "pools.yaml"
@@ -167,7 +167,7 @@ def test_claims_come_from_standard_input(
     assert run(capsys, "validate", str(path), "-") == (0, "2 objects are valid\n", "")
     monkeypatch.setattr("sys.stdin", io.StringIO(yaml.safe_dump(pool("p"))))
     assert run(capsys, "validate", str(path), "-") == (
-        1, f'-: DevicePool "p" is in {path} already\n', "",
+        1, f'-: DevicePool "p" is already in {path}\n', "",
     )  # fmt: skip
     monkeypatch.setattr("sys.stdin", io.StringIO("a: ["))
     status, out, _ = run(capsys, "validate", "-")
@@ -178,7 +178,7 @@ def test_claims_come_from_standard_input(
     assert once in capsys.readouterr().err
 
 
-def test_what_simulated_hardware_has_is_not_missing(tmp_path: Path, capsys: Any) -> None:
+def test_validate_knows_classes_of_simulated_hardware(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump(claim("c", {"deviceClass": "gpu-partition"})))
     there = run(capsys, "validate", str(path), "--simulate-pools", "gpu=1")
@@ -186,7 +186,7 @@ def test_what_simulated_hardware_has_is_not_missing(tmp_path: Path, capsys: Any)
     assert "gpu-partition" in run(capsys, "validate", str(path))[1]
 
 
-def test_a_hostile_name_stays_on_its_line(tmp_path: Path, capsys: Any) -> None:
+def test_validate_escapes_hostile_names(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump(claim("c\x1b[31m\nok <script>")))
     status, out, _ = run(capsys, "validate", str(path))
@@ -198,7 +198,7 @@ def test_a_hostile_name_stays_on_its_line(tmp_path: Path, capsys: Any) -> None:
 # --- list, pools, show
 
 
-def test_claims_are_listed_with_what_they_hold(files: str, state: str, capsys: Any) -> None:
+def test_list_shows_devices_and_pods(files: str, state: str, capsys: Any) -> None:
     status, out, err = run(capsys, "list", "--claims", files, "--state", state)
     assert (status, err) == (0, "")
     assert [line.split() for line in out.splitlines()] == [
@@ -206,8 +206,8 @@ def test_claims_are_listed_with_what_they_hold(files: str, state: str, capsys: A
         ["default/one", "Reserved", "p/a", "trainer"],
         ["default/two", "Pending", "-", "-"],
     ]
-    _, told = data(capsys, "list", "--state", state)
-    (one,) = told["claims"]
+    _, output = data(capsys, "list", "--state", state)
+    (one,) = output["claims"]
     assert (one["claim"], one["phase"], one["pods"]) == (
         "default/one",
         "Reserved",
@@ -216,7 +216,7 @@ def test_claims_are_listed_with_what_they_hold(files: str, state: str, capsys: A
     assert one["cdi_devices"][0]["cdi_devices"] == ["k8s.d.example.com/device=common"]
 
 
-def test_pools_show_their_budgets(capsys: Any, tmp_path: Path) -> None:
+def test_pools_shows_budgets(capsys: Any, tmp_path: Path) -> None:
     wanted = claim("c", {"deviceClass": "gpu-partition"})
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump(wanted))
@@ -231,13 +231,13 @@ def test_pools_show_their_budgets(capsys: Any, tmp_path: Path) -> None:
     ]
 
 
-def test_pools_show_who_holds_what(files: str, state: str, capsys: Any) -> None:
-    _, told = data(capsys, "pools", "--claims", files, "--state", state)
-    assert told["node"] == "n0"
-    assert told["pools"][0]["in_use"] == ["a: default/one"]
+def test_pools_shows_devices_in_use(files: str, state: str, capsys: Any) -> None:
+    _, output = data(capsys, "pools", "--claims", files, "--state", state)
+    assert output["node"] == "n0"
+    assert output["pools"][0]["in_use"] == ["a: default/one"]
 
 
-def test_one_claim_is_shown_as_its_object(files: str, state: str, capsys: Any) -> None:
+def test_show_prints_the_object(files: str, state: str, capsys: Any) -> None:
     status, out, _ = run(capsys, "show", "one", "--claims", files, "--state", state)
     assert status == 0
     shown = yaml.safe_load(out)
@@ -249,19 +249,19 @@ def test_one_claim_is_shown_as_its_object(files: str, state: str, capsys: Any) -
 # --- explain
 
 
-def test_claims_are_explained_after_others_and_beside_a_state(
+def test_explain_considers_other_claims_and_the_state_file(
     files: str, state: str, capsys: Any
 ) -> None:
     assert run(capsys, "explain", "two", "--claims", files)[0] == 0
     for before in (["--after", "one"], ["--state", state]):
         status, out, _ = run(capsys, "explain", "default/two", "--claims", files, *before)
         assert status == 1
-        assert "    1 device: held by claim default/one (p/a)" in out.splitlines()
-    status, told = data(capsys, "explain", "one", "two", "--claims", files)
-    assert (status, told["fits"], len(told["requests"])) == (1, False, 2)
+        assert "    1 device: allocated to claim default/one (p/a)" in out.splitlines()
+    status, output = data(capsys, "explain", "one", "two", "--claims", files)
+    assert (status, output["fits"], len(output["requests"])) == (1, False, 2)
 
 
-def test_a_claim_whose_config_does_not_exist_cannot_be_had(tmp_path: Path, capsys: Any) -> None:
+def test_explain_reports_a_missing_config(tmp_path: Path, capsys: Any) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nosuch"}
     path = tmp_path / "claim.yaml"
     path.write_text(yaml.safe_dump(claim("c", {"deviceClass": "gpu", "configs": [config]})))
@@ -272,7 +272,7 @@ def test_a_claim_whose_config_does_not_exist_cannot_be_had(tmp_path: Path, capsy
 
 
 def pod(tmp_path: Path, name: str, *names: str, **limits: int) -> str:
-    """Writes the manifest of a pod with claims and returns its path."""
+    """Write the manifest of a pod with claims and return its path."""
     resources = {"limits": limits, "claims": [{"name": each} for each in names]}
     spec = {
         "containers": [{"name": "main", "image": "i", "resources": resources}],
@@ -289,40 +289,38 @@ def explain_pods(capsys: Any, *argv: str) -> tuple[int, Any]:
     return status, json.loads(capsys.readouterr().out)
 
 
-def test_pods_are_explained_with_their_claims(files: str, tmp_path: Path, capsys: Any) -> None:
+def test_explain_of_pods_includes_their_claims(files: str, tmp_path: Path, capsys: Any) -> None:
     pods = [pod(tmp_path, "a", "one"), pod(tmp_path, "b", "two")]
-    status, told = explain_pods(capsys, *pods, "--claims", files)
-    first, second = told["pods"]
+    status, output = explain_pods(capsys, *pods, "--claims", files)
+    first, second = output["pods"]
     assert (status, first["admitted"], second["admitted"]) == (1, True, False)
     assert first["claims"]["requests"][0]["taken"] == ["p/a"]
     rules = [each["rule"] for each in second["claims"]["requests"][0]["excluded"]]
-    assert rules == ["held by claim default/one"]
+    assert rules == ["allocated to claim default/one"]
     assert second["reason"] == "UnexpectedAdmissionError"
     assert "needs 2 devices, 1 can be used" in second["message"]
 
 
-def test_a_pod_that_gets_no_devices_holds_no_claims(
-    files: str, tmp_path: Path, capsys: Any
-) -> None:
+def test_rejected_pod_has_no_claims(files: str, tmp_path: Path, capsys: Any) -> None:
     rejected = pod(tmp_path, "a", "one", **{"vendor.com/gpu": 2})
     other = pod(tmp_path, "b", "two")
     argv = [rejected, other, "--claims", files, "--devices", "vendor.com/gpu=1"]
-    status, told = explain_pods(capsys, *argv)
-    assert (status, [each["admitted"] for each in told["pods"]]) == (0, [False, True])
+    status, output = explain_pods(capsys, *argv)
+    assert (status, [each["admitted"] for each in output["pods"]]) == (0, [False, True])
 
 
-def test_claims_that_are_not_looked_at_are_a_note(tmp_path: Path, capsys: Any) -> None:
-    asking = pod(tmp_path, "a", "one")
-    status, told = explain_pods(capsys, asking, "--devices", "vendor.com/gpu=1")
+def test_explain_notes_claims_that_it_ignores(tmp_path: Path, capsys: Any) -> None:
+    manifest_path = pod(tmp_path, "a", "one")
+    status, output = explain_pods(capsys, manifest_path, "--devices", "vendor.com/gpu=1")
     note = "pod default/a asks for claims, which are not looked at: add --claims"
-    assert (status, told["notes"], told["pods"][0]["claims"]) == (0, [note], None)
+    assert (status, output["notes"], output["pods"][0]["claims"]) == (0, [note], None)
 
 
-def test_a_claim_that_is_not_there_rejects_its_pod(files: str, tmp_path: Path, capsys: Any) -> None:
-    asking = pod(tmp_path, "a", "nosuch")
-    status, told = explain_pods(capsys, asking, "--claims", files)
+def test_unknown_claim_rejects_its_pod(files: str, tmp_path: Path, capsys: Any) -> None:
+    manifest_path = pod(tmp_path, "a", "nosuch")
+    status, output = explain_pods(capsys, manifest_path, "--claims", files)
     assert status == 1
-    assert 'there is no DeviceClaim "default/nosuch"' in told["pods"][0]["message"]
+    assert 'DeviceClaim "default/nosuch" does not exist' in output["pods"][0]["message"]
 
 
 # --- wrong usage
@@ -331,12 +329,15 @@ def test_a_claim_that_is_not_there_rejects_its_pod(files: str, tmp_path: Path, c
 @pytest.mark.parametrize(
     ("argv", "error"),
     [
-        (["list"], "nothing to read: give --claims, --simulate-pools or --state"),
-        (["validate", "/nosuch"], "/nosuch: there is no such file or directory"),
-        (["explain", "nosuch", "--claims", "{files}"], 'there is no DeviceClaim "default/nosuch"'),
+        (["list"], "nothing to read: use --claims, --simulate-pools or --state"),
+        (["validate", "/nosuch"], "/nosuch: no such file or directory"),
+        (
+            ["explain", "nosuch", "--claims", "{files}"],
+            'DeviceClaim "default/nosuch" does not exist',
+        ),
         (["list", "--state", "/nosuch/state"], "/nosuch/state: No such file or directory"),
-        (["list", "--state", "{files}/all.yaml"], "it is no state of structured claims"),
-        (["list", "--claims", "/nosuch"], "/nosuch: there is no such file or directory"),
+        (["list", "--state", "{files}/all.yaml"], "not a state file of structured claims"),
+        (["list", "--claims", "/nosuch"], "/nosuch: no such file or directory"),
     ],
 )
 def test_wrong_usage_is_one_line(argv: list[str], error: str, files: str, capsys: Any) -> None:
@@ -347,24 +348,24 @@ def test_wrong_usage_is_one_line(argv: list[str], error: str, files: str, capsys
 
 
 @pytest.mark.parametrize("text", ["gpu", "gpu=x", "gpu=-1", "gpu=1,gpu=2", "tpu=1", "gpu=1001"])
-def test_hardware_that_is_none_is_rejected(text: str, capsys: Any) -> None:
+def test_invalid_hardware_is_rejected(text: str, capsys: Any) -> None:
     status, out, err = run(capsys, "simulate", text)
     assert (status, out) == (2, "")
     assert f"{text.partition(',')[0].partition('=')[0]}" in err.splitlines()[-1]
 
 
-def test_pools_of_several_nodes_need_a_name(tmp_path: Path, capsys: Any) -> None:
+def test_pools_of_several_nodes_need_a_node_name(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "pools.yaml"
     path.write_text(yaml.safe_dump_all([pool("p", nodeName="n0"), pool("q", nodeName="n1")]))
     status, _, err = run(capsys, "pools", "--claims", str(path))
     assert status == 2
-    assert "the pools are of several nodes, n0, n1: give --node" in err
+    assert "the pools are of several nodes, n0, n1: use --node" in err
     assert (
         data(capsys, "pools", "--claims", str(path), "--node", "n1")[1]["pools"][0]["pool"] == "q"
     )
 
 
-def test_simulated_hardware_is_valid_as_it_is_printed(tmp_path: Path, capsys: Any) -> None:
+def test_output_of_simulate_is_valid(tmp_path: Path, capsys: Any) -> None:
     _, out, _ = run(capsys, "simulate", "gpu=1,fpga=1", "--node", "n7")
     path = tmp_path / "hardware.yaml"
     path.write_text(out)

@@ -485,7 +485,7 @@ def test_structured_claims_come_from_a_directory_that_is_followed(directory: Pat
         shutil.copyfile(examples / "pods" / "3-streamer.yaml", manifests / "early.yaml")
         early = wait(process, "admission", name="default/streamer")
         assert not early["admitted"]
-        assert 'there is no DeviceClaim "default/stream"' in early["message"]
+        assert 'DeviceClaim "default/stream" does not exist' in early["message"]
         (manifests / "early.yaml").unlink()
 
         shutil.copyfile(examples / "stream.yaml", claims / "stream.yaml")

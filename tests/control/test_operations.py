@@ -208,7 +208,7 @@ TOO_MANY = b'{"resource": "a/b", "available": [], "size": 2147483648}'
 
 def claims_objects(kind):
     from devicemanager.claims import SimulatedHardware, simulated_classes
-    from devicemanager.claims.v1alpha1.texts import to_yaml
+    from devicemanager.claims.v1alpha1.writing import to_yaml
 
     claim = {
         "apiVersion": "devmgmtproto.k8s.io/v1alpha1",

@@ -174,7 +174,7 @@ def _bomb(levels: int) -> str:
         ("[", "not YAML: "),
         ("\x80", "not UTF-8 text (byte 0)"),
         ("[" * 5000, "nested more than 100 levels deep"),
-        (_bomb(8), "more than 100000 values once aliases are unfolded"),
+        (_bomb(8), "more than 100000 values after aliases are expanded"),
         (_bomb(4), "fault 1: delay-register: invalid seconds ["),
     ],
     ids=lambda value: value[:20],

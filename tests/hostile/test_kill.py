@@ -16,8 +16,8 @@ import pytest
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.model import Allocation, Grant, Mode
-from devicemanager.claims.statefile import ClaimRecord, ClaimsState, StateWriter
+from devicemanager.claims.core.model import AccessMode, Allocation, Grant
+from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateWriter
 from devicemanager.claims.v1alpha1.objects import DeviceClaim
 from devicemanager.claims.v1alpha1.reading import read_object
 from devicemanager.core.quantity import parse_quantity
@@ -96,9 +96,9 @@ def claim_record(name: str, device: str, *users: str) -> ClaimRecord:
     found = read_object(claims.claim(f"{claims.PREFIX}{name}", 1))
     assert isinstance(found, DeviceClaim)
     key = DeviceKey(claims.DRIVER, claims.POOL, device)
-    mode, amounts = Mode.EXCLUSIVE, {}
+    mode, amounts = AccessMode.EXCLUSIVE, {}
     if device.startswith("shared"):
-        mode, amounts = Mode.SHARED, {"memory": parse_quantity("40Gi")}
+        mode, amounts = AccessMode.SHARED, {"memory": parse_quantity("40Gi")}
     grant = Grant(key, 0, 0, "claims[0]", mode, amounts)
     return ClaimRecord(found, Allocation(found.id, (grant,)), dict.fromkeys(users, "pod"))
 
@@ -117,12 +117,12 @@ def state(*records: ClaimRecord) -> bytes:
         (state(claim_record("w", "d1", "a")), "pod a was told"),
         (state(claim_record("w", "d0", "b")), "pod a was told"),
         (state(claim_record("w", "d0", "a", "ended")), "pod ended was terminated and is still"),
-        (state(claim_record("w", "d0", "a"), claim_record("v", "d0")), "held by somebody already"),
+        (state(claim_record("w", "d0", "a"), claim_record("v", "d0")), "is already allocated"),
         (
             state(claim_record("w", "d0", "a"), *(claim_record(n, "shared-0") for n in "mn")),
             "shared-0 has given more memory than it has",
         ),
-        (b"garbage", "it is no state"),
+        (b"garbage", "not a state file"),
     ],
     ids=range(9),
 )

@@ -50,7 +50,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "empty": ("\n", "empty"),
     "a list": ("- a\n- b\n", "must be a mapping with kind: Pod"),
     "not a Pod": ({"apiVersion": "v1", "kind": "Service"}, "kind"),
-    "two pods": (f"{yaml.dump(pod('a'))}---\n{yaml.dump(pod('b'))}", "holds 2 pods"),
+    "two pods": (f"{yaml.dump(pod('a'))}---\n{yaml.dump(pod('b'))}", "contains 2 pods"),
     "no containers": ({**pod("bad"), "spec": {}}, "containers"),
     "fractional": (limits(limits={R: "1500m"}), "must be an integer"),
     "half": (limits(limits={R: 0.5}), "must be an integer"),

@@ -72,7 +72,7 @@ def test_rejected_claims_allocate_no_devices(kubelet):
     assert kubelet.admit(manifest("p", "both")).admitted
     rejected = kubelet.admit(manifest("q", "x", gpus=1))
     assert (rejected.admitted, rejected.reason) == (False, "UnexpectedAdmissionError")
-    assert "held by claim default/both" in rejected.message
+    assert "allocated to claim default/both" in rejected.message
     assert not [call for call in plugin.calls if call.method == "Allocate"]
     assert kubelet.admit(manifest("r", gpus=1)).admitted
 
@@ -133,7 +133,7 @@ def test_prepared_devices_reach_container_and_pod_resources(kubelet):
     kubelet.claims.set_driver(DRIVER, FakeDriver("gpu", failures=1))
     admission = kubelet.admit(manifest("p", "x"))
     assert admission.admitted
-    assert "the fake driver was told to fail" in admission.containers["main"].error
+    assert "the fake driver is set to fail" in admission.containers["main"].error
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         assert [c.dynamic_resources for c in client.get("p", "default").containers] == [()]
         options = kubelet.start_container("p", "main")
@@ -180,11 +180,11 @@ def test_publish_accepts_every_kind_of_source(kubelet, tmp_path):
     assert [each.name for each in kubelet.claims.pools()] == ["file", "p", "text"]
     kubelet.define(kubelet.claims.classes()[0])
     for bad, line in (
-        (7, "give a dict, YAML text, a path"),
+        (7, "expected a dict, YAML text, a path"),
         (tmp_path / "none.yaml", "none.yaml: No such file"),
         ("none.yaml", "none.yaml: No such file"),
         (tmp_path, "a directory, not a regular file"),
-        ("a\0.yaml", "is no path"),
+        ("a\0.yaml", "invalid path"),
         (pool(driver=""), "spec.driver: Required value"),
     ):
         with pytest.raises(InvalidObject, match=line):
@@ -207,4 +207,4 @@ def test_admin_access_needs_a_namespace_of_the_settings():
         kubelet.define(device_class(adminAccess=True))
         kubelet.claim(claim("x"))
         rejected = kubelet.admit(manifest("p", "x"))
-        assert 'the namespace "default" may not use' in rejected.message
+        assert 'namespace "default" cannot use' in rejected.message

@@ -387,7 +387,7 @@ def test_shared_kubelets_marks_and_failures(session):
         """
         import pytest
         from devicemanager import Settings
-        from devicemanager.claims.simulated import SimulatedHardware, serve
+        from devicemanager.claims.simulated import SimulatedHardware, publish_hardware
         from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
         from devicemanager.plugin.recording import Recorder
         from devicemanager.testing import pod_manifest
@@ -410,7 +410,7 @@ def test_shared_kubelets_marks_and_failures(session):
             assert kubelet.admit(pod_manifest("both", {GPU: 2})).admitted
             assert not kubelet.admit(pod_manifest("rejected", {GPU: 1})).admitted
             kubelet.faults.set("fail-call")
-            serve(kubelet.claims, SimulatedHardware(1, 0, 0))
+            publish_hardware(kubelet.claims, SimulatedHardware(1, 0, 0))
             if turn == 1:
                 kubelet.stop()
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from devicemanager import Settings
-from devicemanager.claims.simulated import SimulatedHardware, serve
+from devicemanager.claims.simulated import SimulatedHardware, publish_hardware
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.factories import with_marks
 
@@ -14,7 +14,7 @@ GPU = "vendor.com/gpu"
 
 def test_reset_keeps_only_the_plugins(mock_kubelet, simulated_plugin):
     plugin = simulated_plugin(GPU, 2)
-    serve(mock_kubelet.claims, SimulatedHardware(1, 1, 0))
+    publish_hardware(mock_kubelet.claims, SimulatedHardware(1, 1, 0))
     mock_kubelet.admit(pod_manifest("a", {GPU: 2}))
     mock_kubelet.admit(pod_manifest("rejected", {GPU: 1}))
     mock_kubelet.faults.set("fail-call")
@@ -33,7 +33,7 @@ def test_reset_keeps_only_the_plugins(mock_kubelet, simulated_plugin):
 
 
 def test_reset_without_claims_loads_no_claim_manager(mock_kubelet, monkeypatch):
-    monkeypatch.setattr("devicemanager.claims.manager.ClaimManager", pytest.fail)
+    monkeypatch.setattr("devicemanager.claims.pod_claims.PodClaims", pytest.fail)
     mock_kubelet.reset()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from devicemanager.claims.core.inventory import Device, Inventory, PoolKey
-from devicemanager.claims.core.model import Alternative, Claim, Mode
+from devicemanager.claims.core.model import AccessMode, Alternative, Claim
 from tools.bench.claimcases import ClaimCase
 
 
@@ -78,10 +78,10 @@ class _Search:
             raise GivenUpError
 
     def _is_enough(self, wanted: Alternative, picked: Sequence[int]) -> bool:
-        if wanted.mode is not Mode.SHARED:
+        if wanted.mode is not AccessMode.SHARED:
             return len(picked) == wanted.count
         return all(
-            sum(self._devices[number].shares[name].capacity for number in picked) >= amount
+            sum(self._devices[number].capacity[name].total for number in picked) >= amount
             for name, amount in wanted.amounts.items()
         )
 

@@ -11,8 +11,15 @@ from random import Random
 
 import attrs
 
-from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
-from devicemanager.claims.core.model import Alternative, Claim, Mode, Request
+from devicemanager.claims.core.inventory import (
+    ConsumableCapacity,
+    Device,
+    DeviceKey,
+    Inventory,
+    Pool,
+    PoolKey,
+)
+from devicemanager.claims.core.model import AccessMode, Alternative, Claim, Request
 
 DRIVER = "gpu.example.com"
 
@@ -176,7 +183,7 @@ def knapsack(devices: int = 40) -> ClaimCase:
             DeviceKey(DRIVER, "links", f"l-{i}"),
             {"numa": 0},
             {},
-            {"up": Share(up, 1), "down": Share(100 - up, 1)},
+            {"up": ConsumableCapacity(up, 1), "down": ConsumableCapacity(100 - up, 1)},
         )
         for i, up in enumerate(random.randint(1, 99) for _ in range(devices))
     ]
@@ -192,7 +199,7 @@ def knapsack(devices: int = 40) -> ClaimCase:
                     Alternative(
                         "claims[0]",
                         inventory.everything,
-                        Mode.SHARED,
+                        AccessMode.SHARED,
                         limit=18,
                         amounts=wanted,
                     )

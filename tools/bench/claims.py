@@ -86,7 +86,7 @@ def _beside(make: Callable[[], ClaimCase], at_most: float, samples: int) -> list
     case = make()
     outcome = solve(case.inventory, Ledger(), case.claims)
     tried = backtrack(case, _PICKS)
-    came = type(outcome).__name__.lower().replace("budget", "cut off")
+    came = type(outcome).__name__.lower().replace("undecided", "cut off")
     theirs = f"plain search, given up at {_PICKS} picks" if tried.given_up else "plain search"
     times = in_turns(
         samples,

@@ -75,7 +75,7 @@ def _constraint() -> Run:
 
     def run(data: bytes) -> None:
         try:
-            expression = cel.compile_devmgmt(data.decode(errors="replace"))
+            expression = cel.compile_v1alpha1(data.decode(errors="replace"))
             if expression is not None:
                 expression.matches({})
         except (CompileError, EvaluationError) as error:
@@ -86,7 +86,12 @@ def _constraint() -> Run:
 
 def _state() -> Run:
     from devicemanager.claims.core.ledger import Ledger, LedgerError
-    from devicemanager.claims.statefile import StateCorrupt, StateWriter, parse_state, with_checksum
+    from devicemanager.claims.state_file import (
+        StateCorrupt,
+        StateWriter,
+        parse_state,
+        with_checksum,
+    )
 
     def run(data: bytes) -> None:
         # With the right checksum, or no input would get any further.

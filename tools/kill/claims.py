@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from devicemanager.claims.core.ledger import Ledger, LedgerError
-from devicemanager.claims.core.model import Mode
-from devicemanager.claims.statefile import ClaimsState, StateCorrupt, parse_state
+from devicemanager.claims.core.model import AccessMode
+from devicemanager.claims.state_file import ClaimsState, StateCorrupt, parse_state
 from devicemanager.claims.v1alpha1.objects import API_VERSION
 from devicemanager.core.quantity import parse_quantity
 
@@ -88,7 +88,7 @@ def _check_shares(state: ClaimsState) -> None:
     given: Counter[str] = Counter()
     for record in state.records:
         for grant in record.allocation.grants:
-            if grant.mode is Mode.SHARED:
+            if grant.mode is AccessMode.SHARED:
                 given[grant.device.name] += grant.amounts["memory"]
     most = parse_quantity(f"{_MEMORY}Gi")
     for name, amount in given.items():

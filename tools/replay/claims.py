@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from devicemanager.claims import cel
-from devicemanager.claims.attributes import AttributeValue
+from devicemanager.claims.attributes import AttributeValue, SemVer
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.dynamic import dynamic_resource
 from devicemanager.claims.errors import CompileError, EvaluationError, InvalidObject
-from devicemanager.claims.semver import SemVer
+from devicemanager.claims.pod_claims import dynamic_resource
 from devicemanager.claims.v1alpha1.fields import Fields
 from devicemanager.claims.v1alpha1.objects import Attribute
 from devicemanager.claims.v1alpha1.reading import read_attribute, read_object
@@ -70,7 +69,7 @@ def _cel(row: Row) -> list[str]:
 
 def _evaluated(row: Row) -> object:
     try:
-        expression = cel.compile_devmgmt(row["expr"])
+        expression = cel.compile_v1alpha1(row["expr"])
         return True if expression is None else expression.matches(_values(row["attrs"]))
     except CompileError:
         return "compile-error"

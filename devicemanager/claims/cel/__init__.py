@@ -1,8 +1,21 @@
 """Constraints: CEL expressions about one device, compiled once, safe to evaluate.
 
-The only place that knows the CEL library. An expression may have 10 KiB, may be nested 32
-levels deep, and an evaluation has a bound of its cost; whatever breaks one of these is an
-error with a clear text, never a hang.
+In:  the text of a constraint; the attributes of a device.
+Out: an ``Expression`` with ``matches`` and the names of the attributes that it reads; or
+     CompileError at admission, EvaluationError for a device.
+
+This package is the only one that knows the CEL library (cel-expr-python, the CEL team's C++
+binding). It is imported when the first constraint is compiled, because it is optional.
+
+Three things are added to the library:
+
+1. Limits. Any user can write a constraint, so none may hang or crash the kubelet: 10 KiB,
+   32 levels, and a limit of cost that is checked before evaluation (``cost``).
+2. Coercion. ``device.memory >= '10Gi'`` compares a quantity, or a version, with a string.
+   The library has overloads for ``<`` and the like, but ``==`` cannot be overloaded: the
+   parsed tree is rewritten to call a function instead (``_coerce_equality``, ``tree``).
+3. ``reads``. Devices that agree in these attributes get the same answer, so a constraint is
+   evaluated once per combination of values (``v1alpha1.resolve``).
 """
 
 from __future__ import annotations
@@ -13,19 +26,19 @@ from typing import Any
 
 import attrs
 
-from devicemanager.claims.attributes import AttributeValue, Kind
+from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.claims.cel import cost, library, values
 from devicemanager.claims.cel.tree import Node, Tree, keys_read, walk
-from devicemanager.claims.errors import CompileError, EvaluationError
-from devicemanager.claims.texts import one_line
+from devicemanager.claims.errors import CompileError, EvaluationError, one_line
 
 MAX_LENGTH = 10 * 1024
-"""Bytes of an expression."""
+"""The longest expression, in bytes."""
 MAX_NESTING = 32
-"""The library's own limit, for operators in a chain as well."""
+"""The library's limit; a chain of operators counts as nesting."""
 
-_USUAL = (64, 256)
-"""Attributes, and bytes of one, for which the cost is bounded at compile time."""
+_TYPICAL = (64, 256)
+"""Number of attributes and bytes of one that the cost at compile time assumes. A device with
+more is checked again at evaluation."""
 
 
 @attrs.frozen
@@ -34,20 +47,20 @@ class Expression:
 
     text: str
     reads: frozenset[str] | None
-    """The attributes it can look at; None is all. Devices that agree in these get one answer."""
+    """The names of the attributes that it can read; None is all."""
     _program: Any = attrs.field(repr=False)
     _tree: Node = attrs.field(repr=False)
     _variable: str = attrs.field(repr=False)
 
     def matches(self, attributes: Mapping[str, AttributeValue]) -> bool:
-        """Whether a device with these attributes satisfies the constraint.
+        """True if a device with these attributes satisfies the constraint.
 
-        Raises EvaluationError for a runtime error and for a result that is no bool.
+        Raises EvaluationError for a runtime error, and for a result that is not a bool.
         """
         self._check_cost(attributes)
-        view = {name: _seen(value) for name, value in attributes.items()}
+        device = {name: _cel_value(value) for name, value in attributes.items()}
         try:
-            result = self._program.eval(data={self._variable: view})
+            result = self._program.eval(data={self._variable: device})
             answer = result.value()
         except Exception as error:
             raise EvaluationError(_runtime_text(error)) from None
@@ -59,51 +72,56 @@ class Expression:
         return bool(answer)
 
     def _check_cost(self, attributes: Mapping[str, AttributeValue]) -> None:
+        # Nearly all devices are typical, and the cost for those is known since compile time.
         number = len(attributes)
         longest = max((_length(name, value) for name, value in attributes.items()), default=0)
-        if number > _USUAL[0] or longest > _USUAL[1]:
+        if number > _TYPICAL[0] or longest > _TYPICAL[1]:
             steps = _steps(self._tree, self._variable, number, longest)
             if steps > cost.LIMIT:
                 raise EvaluationError(_too_costly(steps))
 
 
 def _length(name: str, value: AttributeValue) -> int:
+    # A character has up to 4 bytes in UTF-8.
     return max(len(name), len(value.value) if isinstance(value.value, str) else 0) * 4
 
 
-def _seen(attribute: AttributeValue) -> Any:
-    if attribute.kind is Kind.QUANTITY:
+def _cel_value(attribute: AttributeValue) -> Any:
+    if attribute.type is AttributeType.QUANTITY:
         return values.of_nanos(int(attribute.value))
-    if attribute.kind is Kind.SEMVER:
+    if attribute.type is AttributeType.SEMVER:
         return values.of_version(str(attribute.value))
     return attribute.value
 
 
 @lru_cache(maxsize=1024)
-def compile_devmgmt(text: str) -> Expression | None:
-    """Compile a constraint of ``devmgmtproto.k8s.io``; None for the empty one, always true.
+def compile_v1alpha1(text: str) -> Expression | None:
+    """Compile a constraint of ``devmgmtproto.k8s.io/v1alpha1``; None for an empty one, which is
+    always true.
 
-    Raises CompileError with one line that says what is wrong where, and ClaimsUnavailable if
-    the library is not installed.
+    Raises CompileError with one line (position and fault), and ClaimsUnavailable if the library
+    is not installed.
     """
     if not text:
         return None
     try:
         length = len(text.encode())
     except UnicodeEncodeError:
-        raise CompileError("is no Unicode text: it has half of a surrogate pair") from None
+        raise CompileError("is not Unicode text: it has a lone surrogate") from None
     if length > MAX_LENGTH:
         raise CompileError(f"is {length} bytes long, at most {MAX_LENGTH} are allowed")
-    return _compile(text, library.devmgmt())
+    return _compile(text, library.v1alpha1())
 
 
 def _compile(text: str, environment: library.Environment) -> Expression:
     try:
+        # Twice: with type checks for the user's errors, and without them for a tree that can
+        # still be changed.
         environment.checking.compile(text)
         tree = Tree(environment.checking.compile(text, disable_check=True).serialize())
     except Exception as error:
         raise CompileError(_compile_text(error)) from None
-    steps = _steps(tree.root, environment.variable, *_USUAL)
+    steps = _steps(tree.root, environment.variable, *_TYPICAL)
     if steps > cost.LIMIT:
         raise CompileError(_too_costly(steps))
     reads = keys_read(tree.root, environment.variable)
@@ -118,23 +136,22 @@ def _steps(tree: Node, variable: str, number: int, longest: int) -> int:
 
 
 def _coerce_equality(root: Node) -> None:
-    """Make ``==`` and ``!=`` read a text as the quantity or version on their other side.
-
-    The library cannot extend these two operators, only replace them.
-    """
+    """Make ``==`` and ``!=`` read a string as the quantity or version on their other side."""
+    # The library does not allow overloads of these two operators, so calls are replaced.
     for node in walk(root):
         if node.WhichOneof("kind") == "call_expr":
             call = node.call_expr
             replacement = _EQUALITY.get(call.function)
-            if replacement and not any(map(_is_no_text, call.args)):
+            if replacement and not any(map(_is_other_constant, call.args)):
                 call.function = replacement
 
 
 _EQUALITY = {"_==_": library.EQUAL, "_!=_": library.UNEQUAL}
 
 
-def _is_no_text(node: Node) -> bool:
-    """A constant that is no text: nothing to coerce, the library's own operator will do."""
+def _is_other_constant(node: Node) -> bool:
+    """True for a constant that is not a string: there is nothing to coerce."""
+    # The library's own operator is faster: it needs no call into Python.
     if node.WhichOneof("kind") != "const_expr":
         return False
     return bool(node.const_expr.WhichOneof("value") != "string_value")
@@ -142,22 +159,22 @@ def _is_no_text(node: Node) -> bool:
 
 def _too_costly(steps: int) -> str:
     return (
-        f"may take {steps} steps, at most {cost.LIMIT} are allowed: shorten texts, lists or loops"
+        f"can take {steps} steps, at most {cost.LIMIT} are allowed: shorten strings, lists or loops"
     )
 
 
 def _compile_text(error: Exception) -> str:
-    """The first complaint of the library, on one line."""
+    """Return the first fault that the library reports, on one line."""
     text = str(error)
     if "recursion" in text:
         return f"is nested more than {MAX_NESTING} levels deep"
     first = text.partition("ERROR: <input>:")[2] or text
     first = first.partition("\n")[0]
     line, _, rest = first.partition(":")
-    column, _, complaint = rest.partition(": ")
+    column, _, fault = rest.partition(": ")
     if not (line.isdigit() and column.isdigit()):
         return one_line(text)
-    return one_line(f"line {line}, column {column}: {complaint}")
+    return one_line(f"line {line}, column {column}: {fault}")
 
 
 def _runtime_text(error: object) -> str:

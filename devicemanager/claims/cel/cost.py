@@ -1,9 +1,20 @@
-"""An upper bound of what an expression costs, found without evaluating it.
+"""An upper limit of what an expression costs, found without evaluating it.
 
-The library bounds nesting and iterations, but neither the length of texts and lists that an
-expression builds nor the work of regular expressions. Each node gets a bound of the steps it
-takes and of the size of its value; one step is about 100 ns on a common machine.
+In:  the tree of an expression, and the sizes of its variables.
+Out: the largest number of steps that an evaluation can take.
 """
+
+# Why not stop an evaluation that takes too long? It runs in C++ without a way to interrupt it,
+# and a limit of time would give different answers on different machines. The library limits
+# nesting and iterations, but three things escape that:
+#
+# * strings and lists that an expression builds, which can double with every level;
+# * nested loops, each of them within the limit of iterations;
+# * regular expressions: ``a{1000}`` repeated compiles into a huge program.
+#
+# So each node gets two upper limits from those of its children: the steps that it takes, and
+# the size of its value, because size is what later operations cost. A loop multiplies. One step
+# is about 100 ns. Numbers stop at ``_HUGE``, so that hostile expressions cost no big integers.
 
 from __future__ import annotations
 
@@ -15,30 +26,31 @@ import attrs
 from devicemanager.claims.cel.tree import Node, children, literal
 
 LIMIT = 300_000
-"""Steps that one evaluation may take."""
+"""The most steps of one evaluation."""
 
 _HUGE = 10**12
 _CALLBACK = 40
 """Steps of a function that is written in Python."""
 _UNKNOWN_PATTERN = 200_000
-"""Steps to compile a regular expression that does not stand in the text; RE2 bounds it."""
+"""Steps to compile a regular expression that is not a constant; RE2 limits it."""
 _NATIVE = frozenset({"_&&_", "_||_", "!_", "_?_:_", "_[_]", "@not_strictly_false", "@in"})
 
 
 @attrs.frozen
 class Size:
-    """The size of a value at most. Elements are those of lists and maps."""
+    """The largest size of a value. Elements are those of lists and maps."""
 
     total: int = 8
-    """Bytes in all."""
+    """Bytes of the whole value."""
     count: int = 0
-    """Elements."""
+    """Number of elements."""
     item: int = 8
     """Bytes of one element."""
     inner: int = 0
-    """Elements of one element."""
+    """Number of elements of one element."""
 
     def or_larger(self, other: Size) -> Size:
+        """Return a size that is enough for either value."""
         return Size(
             max(self.total, other.total),
             max(self.count, other.count),
@@ -47,22 +59,24 @@ class Size:
         )
 
     def joined(self, other: Size) -> Size:
-        """The size of both, one after the other."""
+        """Return the size of both values concatenated."""
         total, count = self.total + other.total, self.count + other.count
         larger = self.or_larger(other)
         return Size(min(total, _HUGE), min(count, _HUGE), larger.item, larger.inner)
 
     def times(self, number: int) -> Size:
+        """Return the size of a value repeated ``number`` times."""
         total, count = self.total * number, self.count * number
         return Size(min(total, _HUGE), min(count, _HUGE), self.item, self.inner)
 
     def element(self) -> Size:
-        """The size of one element, and of whatever is inside of that."""
+        """Return the size of one element."""
+        # Only two levels are known: deeper elements are taken to be as large as this one.
         return Size(self.item, self.inner, self.item, self.inner)
 
 
 def estimate(root: Node, variables: Mapping[str, Size]) -> int:
-    """Steps that evaluating ``root`` takes at most, given the sizes of its variables."""
+    """Return the most steps that evaluating ``root`` takes, given the sizes of its variables."""
     steps, _ = _node(root, variables)
     return steps
 
@@ -89,7 +103,7 @@ def _node(node: Node, variables: Mapping[str, Size]) -> _Bound:
 
 
 def _literal(node: Node, variables: Mapping[str, Size]) -> _Bound:
-    """A list or map that is written out."""
+    """Limit a list or map literal."""
     bounds = [_node(child, variables) for child in children(node)]
     steps = 1 + len(bounds) + sum(steps for steps, _ in bounds)
     total = min(8 + sum(size.total for _, size in bounds), _HUGE)
@@ -99,7 +113,7 @@ def _literal(node: Node, variables: Mapping[str, Size]) -> _Bound:
 
 
 def _loop(loop: Node, variables: Mapping[str, Size]) -> _Bound:
-    """A macro such as ``all`` or ``map``; what it collects grows by the same in each step."""
+    """Limit a macro such as ``all`` or ``map``; its result grows by the same in each step."""
     range_steps, collection = _node(loop.iter_range, variables)
     steps, start = _node(loop.accu_init, variables)
     inside = {**variables, loop.iter_var: collection.element(), loop.accu_var: Size(0)}
@@ -107,7 +121,7 @@ def _loop(loop: Node, variables: Mapping[str, Size]) -> _Bound:
     body_steps, grown = _node(loop.loop_step, inside)
     number = collection.count
     collected = start.joined(grown.times(number))
-    # A list is copied each time that it grows.
+    # The library copies a list each time that it grows.
     body_steps += condition_steps + collected.count // 4 + 2
     result_steps, size = _node(loop.result, {**inside, loop.accu_var: collected})
     return min(range_steps + steps + number * body_steps + result_steps, _HUGE), size
@@ -126,7 +140,7 @@ def _call(node: Node, variables: Mapping[str, Size]) -> _Bound:
 
 
 def _work(function: str, sizes: list[Size]) -> _Bound:
-    """Steps of a call itself, and the size of its result."""
+    """Return the steps of a call itself, and the size of its result."""
     total = sum(size.total for size in sizes)
     match function, sizes:
         case "_+_", [left, right]:
@@ -141,7 +155,7 @@ def _work(function: str, sizes: list[Size]) -> _Bound:
             return 2 + text.total * (1 + min(part.total, text.total) // 64) // 8, Size()
     if function in _NATIVE:
         return 1, Size()
-    # Python gets lists and maps as copies.
+    # A function in Python gets copies of lists and maps.
     copied = 10 * sum(size.count * max(1, size.inner) for size in sizes)
     return min(_CALLBACK + total // 8 + copied, _HUGE), Size(total + 64)
 
@@ -160,11 +174,12 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _WIDTH = {"unicode": 700, "wide": 20, "plain": 1, "class": 40}
-"""Instructions of the program that RE2 makes of one atom, about."""
+"""About how many instructions RE2 makes of one atom."""
 
 
 def pattern_steps(pattern: str) -> int:
-    """Steps that RE2 takes to compile ``pattern``, about: each repeat is written out."""
+    """Return about how many steps RE2 takes to compile ``pattern``."""
+    # RE2 writes each repeat out, so nested repeats multiply. A group is counted when it closes.
     groups, last = [0], 0
     for token in _TOKEN.finditer(pattern):
         kind = str(token.lastgroup)
@@ -188,5 +203,5 @@ _UNICODE = re.compile(r"(?<=.)\\[pP]")
 
 
 def _times(repeat: str) -> int:
-    """The larger number of ``{3,5}``; RE2 takes at most 1000."""
+    """Return the larger number of ``{3,5}``; RE2 accepts at most 1000."""
     return max(1, *(min(int(number[:4] or 1), 1000) for number in repeat[1:-1].split(",")))

@@ -1,4 +1,4 @@
-"""The CEL library, loaded when it is first needed, with the environment of ``devmgmt``."""
+"""The CEL library, loaded at first use, with the environment of ``v1alpha1``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from devicemanager.claims.cel import values
 from devicemanager.claims.errors import ClaimsUnavailable
 
 EQUAL, UNEQUAL = "devmgmt_equal", "devmgmt_unequal"
-"""What ``==`` and ``!=`` become where a text may have to be read as a quantity or version."""
+"""The functions that replace ``==`` and ``!=`` if a string may stand for a quantity or version."""
 
 
 @cache
 def load() -> Any:
-    """The module ``cel``; raises ClaimsUnavailable if it is not installed."""
+    """Return the module ``cel``; raises ClaimsUnavailable if it is not installed."""
     try:
         return importlib.import_module("cel_expr_python.cel")
     except ImportError as error:
@@ -30,18 +30,21 @@ def load() -> Any:
 
 @attrs.frozen
 class Environment:
-    """One API's CEL: what checks an expression, and what evaluates it."""
+    """The CEL of one API."""
 
     variable: str
     checking: Any
-    """Knows what a user may write."""
+    """For compiling: has the functions that users can call."""
     running: Any
-    """Knows beside that what ``rewrite`` puts in its place."""
+    """For evaluating: also has those that replace operators, which users must not call."""
 
 
 @cache
-def devmgmt() -> Environment:
-    """``device`` is one flat map; texts beside quantities and versions are read as such."""
+def v1alpha1() -> Environment:
+    """Return the environment of ``devmgmtproto.k8s.io/v1alpha1``.
+
+    ``device`` is one flat map; strings next to quantities and versions are read as such.
+    """
     cel = load()
     functions = _functions(cel)
     return Environment(
@@ -65,7 +68,7 @@ def _functions(cel: Any) -> list[Any]:
     value = kind(values.VALUE)
     quantity, semver = values.quantity, values.of_version
     return [
-        # DYN: so that a comparison with a text passes the type check.
+        # DYN, so that a comparison with a string passes the type check.
         _function(cel, "quantity", kind.DYN, ([kind.STRING], quantity)),
         _function(cel, "semver", kind.DYN, ([kind.STRING], semver)),
         _function(cel, "isQuantity", kind.BOOL, ([kind.STRING], values.parses(quantity))),
@@ -83,6 +86,7 @@ def _functions(cel: Any) -> list[Any]:
 
 def _comparison(cel: Any, name: str, compare: Callable[[Any, Any], bool]) -> Any:
     value, text = cel.Type(values.VALUE), cel.Type.STRING
+    # In both orders: users write the string on either side.
     pairs = ([value, value], [value, text], [text, value])
     return _function(cel, name, cel.Type.BOOL, *[(pair, compare) for pair in pairs])
 

@@ -1,8 +1,15 @@
 """The syntax tree of a CEL expression, in the form that the library reads and writes.
 
-``cel.expr.ParsedExpr`` (cel/expr/syntax.proto), reduced to what is read here; protobuf keeps
-the rest of a message as it came. The messages live in a descriptor pool of their own.
+In:  ``cel.expr.ParsedExpr`` (cel/expr/syntax.proto) as the library serializes it.
+Out: nodes to walk and to change, the attributes that an expression reads (``keys_read``), and
+     the same message serialized again.
 """
+
+# The library can serialize a compiled expression but offers no way to inspect it. Only the
+# fields that are read here are declared: protobuf preserves unknown fields, so the rest of the
+# message survives a change. The declaration is built at first use, in a descriptor pool of its
+# own: a generated module would register ``cel.expr`` in the default pool and collide with any
+# other copy of these messages in the user's program.
 
 from __future__ import annotations
 
@@ -19,7 +26,7 @@ _PACKAGE = "cel.expr"
 _INT64, _BOOL, _STRING, _BYTES, _MESSAGE = 3, 8, 9, 12, 11
 _OPTIONAL, _REPEATED = 1, 3
 
-# Message -> its fields: name, number, type or message name, whether it repeats.
+# Message to its fields: name, number, type or message name, True if it is repeated.
 _MESSAGES: Mapping[str, tuple[tuple[str, int, int | str, bool], ...]] = {
     "ParsedExpr": (("expr", 2, "Expr", False),),
     "Ident": (("name", 1, _STRING, False),),
@@ -57,7 +64,7 @@ _MESSAGES: Mapping[str, tuple[tuple[str, int, int | str, bool], ...]] = {
     ),
 }
 _CHOICES = {"Expr": "kind", "Constant": "value"}
-"""Messages whose fields are one oneof, and its name."""
+"""Messages whose fields form one oneof, and its name."""
 
 
 @cache
@@ -90,7 +97,7 @@ def _declare(
 
 
 class Tree:
-    """A parsed expression, which may be changed and written back."""
+    """A parsed expression that can be changed and serialized again."""
 
     def __init__(self, serialized: bytes) -> None:
         self._envelope = any_pb2.Any.FromString(serialized)
@@ -98,16 +105,17 @@ class Tree:
 
     @property
     def root(self) -> Node:
+        """The topmost node."""
         return self._parsed.expr
 
     def serialize(self) -> bytes:
-        """What the library's ``deserialize`` takes."""
+        """Return the input of the library's ``deserialize``."""
         self._envelope.value = self._parsed.SerializeToString()
         return self._envelope.SerializeToString()
 
 
 def children(node: Node) -> list[Node]:
-    """The expressions right below ``node``, in the order of their evaluation."""
+    """Return the expressions directly below ``node``, in the order of their evaluation."""
     match node.WhichOneof("kind"):
         case "select_expr":
             return [node.select_expr.operand]
@@ -135,7 +143,7 @@ def _parts(entry: Any) -> list[Node]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """``node`` and all below it."""
+    """Yield ``node`` and all nodes below it."""
     stack = [node]
     while stack:
         node = stack.pop()
@@ -144,7 +152,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def literal(node: Node) -> str | None:
-    """The text of a string constant, or None."""
+    """Return the text of a string constant, or None."""
     if node.WhichOneof("kind") != "const_expr":
         return None
     constant = node.const_expr
@@ -152,10 +160,10 @@ def literal(node: Node) -> str | None:
 
 
 def keys_read(root: Node, variable: str) -> frozenset[str] | None:
-    """The keys of the map ``variable`` that the expression can look at; None is any.
+    """Return the keys of the map ``variable`` that the expression can read; None is any key.
 
-    ``v.key``, ``v['key']``, ``has(v.key)`` and ``'key' in v`` name their key. Every other
-    mention, such as ``size(v)``, depends on the whole map.
+    ``v.key``, ``v['key']``, ``has(v.key)`` and ``'key' in v`` name their key. Every other use
+    of the variable, such as ``size(v)``, depends on the whole map.
     """
     keys: set[str] = set()
     stack = [root]
@@ -172,7 +180,8 @@ def keys_read(root: Node, variable: str) -> frozenset[str] | None:
 
 
 def _key_of(node: Node, variable: str) -> str | None:
-    """The key if ``node`` asks ``variable`` for one that stands in the text."""
+    """Return the key if ``node`` reads a constant key of ``variable``, else None."""
+    # A key that is computed, such as ``device[device.a]``, can be any key.
     kind = node.WhichOneof("kind")
     if kind == "select_expr" and _is_variable(node.select_expr.operand, variable):
         return str(node.select_expr.field)

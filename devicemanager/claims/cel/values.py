@@ -1,10 +1,9 @@
-"""Quantities and versions as CEL values, and the functions that know them.
+"""Quantities and versions as CEL values, and the functions for them."""
 
-Both are one message type: the library has no types of one's own, and rejects two message
-types with functions of one name. Its texts are canonical, so that equal values are equal
-messages, which is what ``in`` and comparisons inside of lists go by. The names of its fields
-are words that CEL keeps to itself: no expression can spell them.
-"""
+# The library has no custom types, so both are values of one protobuf message: with two message
+# types, it rejects functions of the same name for each. The text in the message is canonical,
+# so equal values are equal messages; ``in`` and comparisons of lists rely on that. The fields
+# have names that are reserved words of CEL, so no expression can read them.
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from devicemanager.claims.semver import SemVer
+from devicemanager.claims.attributes import SemVer
 from devicemanager.core.quantity import parse_quantity
 
 _PACKAGE, _NAME = "devicemanager.claims", "Value"
@@ -28,7 +27,7 @@ Comparable = int | SemVer
 
 @cache
 def descriptors() -> Any:
-    """The descriptor pool that has the message."""
+    """Return the descriptor pool with the message."""
     file = descriptor_pb2.FileDescriptorProto(name="value.proto", package=_PACKAGE, syntax="proto3")
     message = file.message_type.add(name=_NAME)
     for number, name in enumerate((_KIND, _TEXT), start=1):
@@ -45,19 +44,20 @@ def _message_class() -> Any:
 
 @lru_cache(maxsize=4096)
 def of_nanos(nanos: int) -> Any:
-    """A quantity as CEL sees it."""
+    """Return the CEL value of a quantity."""
     return _message_class()(**{_KIND: _QUANTITY, _TEXT: str(nanos)})
 
 
 @lru_cache(maxsize=4096)
 def of_version(text: str) -> Any:
-    """A version as CEL sees it, without build metadata. Raises ValueError."""
+    """Return the CEL value of a version, without build metadata. Raises ValueError."""
+    # Build metadata does not count in CEL, and equal versions must be equal messages.
     text = SemVer.parse(text).text.partition("+")[0]
     return _message_class()(**{_KIND: _SEMVER, _TEXT: text})
 
 
 def quantity(text: str) -> Any:
-    """``quantity('1Gi')``."""
+    """Evaluate ``quantity('1Gi')``. Raises ValueError."""
     return of_nanos(parse_quantity(text))
 
 
@@ -71,7 +71,7 @@ def _is_value(value: object) -> bool:
 
 
 def _pair(one: Any, other: Any) -> tuple[Any, Any]:
-    """Both as what they are compared by; a text is read as the type of the other side."""
+    """Return both as comparable values; a string is read as the type of the other side."""
     if isinstance(one, str):
         right, left = _pair(other, one)
         return left, right
@@ -85,20 +85,20 @@ def _pair(one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def compare(one: Any, other: Any) -> int:
-    """-1, 0 or 1. Raises ValueError if a text does not parse or the types differ."""
+    """Return -1, 0 or 1. Raises ValueError for a malformed string and for different types."""
     left, right = _pair(one, other)
     return int(left > right) - int(left < right)
 
 
 def equal(one: Any, other: Any) -> bool:
-    """``==`` with coercion: a text beside a quantity or version is parsed as one."""
+    """Evaluate ``==`` with coercion: a string next to a quantity or version is parsed as one."""
     if (_is_value(one) and isinstance(other, str)) or (isinstance(one, str) and _is_value(other)):
         return compare(one, other) == 0
     return same(one, other)
 
 
 def same(one: Any, other: Any) -> bool:
-    """``==`` without coercion: numbers compare across their types, nothing else does."""
+    """Evaluate ``==`` without coercion: only numbers are compared across types."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
@@ -107,24 +107,25 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _type(value: object) -> object:
+    # CEL compares int and double by value. A bool is not a number there, unlike in Python.
     return float if type(value) is int else type(value)
 
 
 def parses(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """Whether ``parse`` takes a text, as ``isQuantity`` and ``isSemver`` tell."""
+    """Return ``isQuantity`` or ``isSemver``: True if ``parse`` accepts a string."""
 
-    def answer(text: str) -> bool:
+    def accepts(text: str) -> bool:
         try:
             parse(text)
         except ValueError:
             return False
         return True
 
-    return answer
+    return accepts
 
 
 def version_part(name: str) -> Callable[[Any], int]:
-    """``major``, ``minor`` or ``patch`` of a version."""
+    """Return the function for ``major``, ``minor`` or ``patch`` of a version."""
 
     def part(value: Any) -> int:
         version = _read(value)

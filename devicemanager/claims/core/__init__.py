@@ -1,7 +1,33 @@
-"""The decisions of structured claims: which devices a claim gets, and who holds what.
+"""Decide which devices claims get, and record what is allocated.
 
-Pure: no API types, files, clock or threads. A front end turns its objects into an
-``Inventory`` and ``Claim`` values, calls ``solve``, and commits the answer to a ``Ledger``.
-All amounts are integers in nano units; all sets of devices are integers over the numbers
-that the inventory gives (``devicemanager.core.bitset``).
+Theory of operation. Everything here is pure: no API types, files, clocks, locks or threads.
+A front end (``v1alpha1``) translates its objects into the values of ``model``, so another
+API, such as ``resource.k8s.io``, can use the same search.
+
+In:  an ``Inventory`` (the published pools of one node), a ``Ledger`` (what is allocated),
+     and the claims of one call with their requests (``model.Claim``).
+Out: a ``Solution``, ``Infeasible`` with the reasons, ``Undecided`` if the search ran out of
+     steps, or an ``Error`` for a claim that can never be allocated as written.
+
+Terms, with their counterparts in ``resource.k8s.io`` (DRA):
+
+* budget and charge: shared counters of a pool, and what a device consumes of them while it
+  is in use;
+* headroom: what is left of a budget;
+* capacity: a resource of a device that several claims share in blocks (consumable capacity);
+* request and alternative: a device request and its ``firstAvailable`` entries;
+* slot: a request together with the alternative that the search tries for it.
+
+Invariants:
+
+* A device is allocated to one claim exclusively, or shared by any number of claims.
+* Charges never exceed a budget when devices come into use. Republishing a pool changes
+  nothing that is allocated, so its headroom can become negative.
+* The same arguments give the same outcome: limits count steps, not time.
+* ``solve`` changes nothing. ``Ledger.commit`` checks a solution again and records it.
+
+Amounts are integers in nano-units. Sets of devices are integers whose bits are the device
+numbers of the inventory (``devicemanager.core.bitset``).
+
+Start reading with ``solve``: it names the layers of the search, one module each.
 """

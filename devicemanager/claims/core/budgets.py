@@ -1,10 +1,19 @@
-"""Whole devices that are charged to pools: can all demands be served within the budgets?
+"""Can all demands for whole devices be served within the budgets of their pools?
 
-Budgets are local to a pool. So for each pool the vectors of counts that it can serve are
-found first (only those that no other one outdoes), pools of equal make sharing the work, and
-then they are added up, pool by pool. The problem is NP-hard (devices as vertices, budgets of
-one as edges: an independent set), so all of it counts steps.
+In:  a ``LedgerView``, and demands as for ``max_flow``.
+Out: disjoint sets whose charges fit the headroom of each pool, or None. Exact.
 """
+
+# The problem is NP-hard: with devices as vertices and budgets of one as edges, it asks for an
+# independent set. So all of it counts steps, and the work is divided where it can be:
+#
+# 1. A budget belongs to one pool. For each pool, ``_servable`` finds how many devices of each
+#    demand it can serve: vectors of counts, only those that no other vector exceeds.
+# 2. Pools of the same make (equal cards, partitioned in the same way) share that work.
+# 3. ``_divide`` adds the pools up one by one, until a sum is what all demands need.
+#
+# Demands for the same set of devices are one demand here: only their sum matters, and each
+# demand adds a dimension to the vectors.
 
 from __future__ import annotations
 
@@ -13,82 +22,82 @@ from operator import add, ge, sub
 
 import attrs
 
-from devicemanager.claims.core.inventory import Kind
+from devicemanager.claims.core.inventory import DeviceKind
+from devicemanager.claims.core.ledger_view import LedgerView
 from devicemanager.claims.core.max_flow import Demand
-from devicemanager.claims.core.step_budget import Steps
-from devicemanager.claims.core.view import View
+from devicemanager.claims.core.step_budget import StepBudget
 from devicemanager.core import bitset
 
 Counts = tuple[int, ...]
 """How many devices each demand gets."""
 Costs = tuple[int, ...]
-"""What is charged, by budget."""
+"""The charge of one device, by budget of its pool."""
 Division = tuple[Counts, ...]
-"""For each group of a pool, how many of its devices each demand gets."""
+"""By group of a pool: how many of its devices each demand gets."""
 
 
-def assign(view: View, demands: Sequence[Demand], steps: Steps) -> list[int] | None:
-    """A set of devices for each demand, disjoint and within the budgets; None if there is no way.
-
-    Demands for the same set of devices are one while the counts are searched.
-    """
+def assign(view: LedgerView, demands: Sequence[Demand], steps: StepBudget) -> list[int] | None:
+    """Return a set of devices for each demand, disjoint and within budgets, or None."""
     sets = sorted({devices for devices, _ in demands})
     wanted = tuple([sum(count for s, count in demands if s == each) for each in sets])
     divided = _divide(_pools(view, sets, wanted, steps), wanted, steps)
     if divided is None:
         return None
-    taken = [0] * len(sets)
+    assigned = [0] * len(sets)
     for pool, division in divided:
         for group, counts in zip(pool.groups, division, strict=True):
             rest = group.devices
             for place, count in enumerate(counts):
                 part = bitset.lowest(rest, count)
                 rest ^= part
-                taken[place] |= part
-    return _distribute(demands, dict(zip(sets, taken, strict=True)))
+                assigned[place] |= part
+    return _distribute(demands, dict(zip(sets, assigned, strict=True)))
 
 
-def _distribute(demands: Sequence[Demand], taken: dict[int, int]) -> list[int]:
+def _distribute(demands: Sequence[Demand], assigned: dict[int, int]) -> list[int]:
+    """Divide what a set of demands got among the demands."""
     found = []
     for devices, count in demands:
-        part = bitset.lowest(taken[devices], count)
-        taken[devices] ^= part
+        part = bitset.lowest(assigned[devices], count)
+        assigned[devices] ^= part
         found.append(part)
     return found
 
 
 @attrs.frozen(eq=False)
 class _Group:
-    """Devices of a pool that cost the same and that the same demands may use."""
+    """Devices of a pool with the same charge that the same demands can use."""
 
     devices: int
     size: int
-    """Never more than all demands together can use."""
+    """Their number, at most what all their demands need together."""
     cost: Costs
     users: Counts
-    """Places of these demands."""
+    """Indexes of these demands."""
 
 
 @attrs.frozen(eq=False)
 class _Pool:
+    """A pool with devices for some of the demands."""
+
     headroom: Costs
     groups: tuple[_Group, ...]
 
     @property
     def make(self) -> Hashable:
-        """Equal for pools that can serve the same."""
+        """Return a key that is equal for pools that can serve the same counts."""
         return self.headroom, tuple([(g.size, g.cost, g.users) for g in self.groups])
 
 
-def _pools(view: View, sets: Sequence[int], wanted: Counts, steps: Steps) -> list[_Pool]:
-    """The pools that have devices for any of the demands."""
-    kinds: dict[int, list[Kind]] = {}
+def _pools(view: LedgerView, sets: Sequence[int], wanted: Counts, steps: StepBudget) -> list[_Pool]:
+    """Return the pools with devices for any of the demands."""
+    kinds: dict[int, list[DeviceKind]] = {}
     for kind in view.inventory.kinds:
         kinds.setdefault(kind.pool, []).append(kind)
     found = []
     for place, own in sorted(kinds.items()):
         headroom = {name: left for name, left in view.headroom[place].items() if left > 0}
-        steps.work(len(own) * len(headroom) // 64)
+        steps.spend(len(own) * len(headroom) // 64)
         groups = _groups(own, list(headroom), sets, wanted)
         if groups:
             found.append(_Pool(tuple(headroom.values()), groups))
@@ -96,7 +105,7 @@ def _pools(view: View, sets: Sequence[int], wanted: Counts, steps: Steps) -> lis
 
 
 def _groups(
-    kinds: Sequence[Kind], names: Sequence[str], sets: Sequence[int], wanted: Counts
+    kinds: Sequence[DeviceKind], names: Sequence[str], sets: Sequence[int], wanted: Counts
 ) -> tuple[_Group, ...]:
     members: dict[tuple[Costs, Counts], int] = {}
     for kind in kinds:
@@ -109,7 +118,8 @@ def _groups(
     )
 
 
-def _by_users(kind: Kind, sets: Sequence[int]) -> Iterator[tuple[int, Counts]]:
+def _by_users(kind: DeviceKind, sets: Sequence[int]) -> Iterator[tuple[int, Counts]]:
+    """Partition the devices of a kind by the demands that can use them."""
     cells: list[tuple[int, Counts]] = [(kind.devices, ())]
     for place, each in enumerate(sets):
         cells = [
@@ -122,32 +132,35 @@ def _by_users(kind: Kind, sets: Sequence[int]) -> Iterator[tuple[int, Counts]]:
 
 
 _Stage = Mapping[Counts, tuple[Counts, Division]]
-"""What the pools so far can serve, to what those before the last serve of it, and how it does."""
+"""Counts that the pools so far can serve. For each: the counts of the pools before the last,
+and how the last pool divides its devices."""
 
 
 def _divide(
-    pools: Sequence[_Pool], wanted: Counts, steps: Steps
+    pools: Sequence[_Pool], wanted: Counts, steps: StepBudget
 ) -> list[tuple[_Pool, Division]] | None:
-    """What each pool serves, so that together it is ``wanted``."""
-    known: dict[Hashable, Mapping[Counts, Division]] = {}
+    """Find what each pool serves, so that the sum is ``wanted``; None if there is no way."""
+    servable: dict[Hashable, Mapping[Counts, Division]] = {}
     nothing = (0,) * len(wanted)
     stages: list[_Stage] = [{nothing: (nothing, ())}]
     for pool in pools:
         if wanted in stages[-1]:
             break
-        if pool.make not in known:
-            known[pool.make] = _servable(pool, wanted, steps)
-        stages.append(_stage(stages[-1], known[pool.make], wanted, steps))
+        if pool.make not in servable:
+            servable[pool.make] = _servable(pool, wanted, steps)
+        stages.append(_stage(stages[-1], servable[pool.make], wanted, steps))
     return _trace(pools, stages, wanted) if wanted in stages[-1] else None
 
 
 def _stage(
-    before: Iterable[Counts], servable: Mapping[Counts, Division], wanted: Counts, steps: Steps
+    before: Iterable[Counts], servable: Mapping[Counts, Division], wanted: Counts, steps: StepBudget
 ) -> _Stage:
+    """Add the counts of one more pool to the sums so far."""
     stage: dict[Counts, tuple[Counts, Division]] = {}
     for earlier in before:
         for counts, division in servable.items():
-            steps.work(1)
+            steps.spend(1)
+            # Cut at what is needed: higher counts do not help, and there are fewer sums.
             together = tuple(map(min, wanted, map(add, earlier, counts)))
             stage.setdefault(together, (earlier, division))
     return {counts: stage[counts] for counts in _undominated(stage, steps)}
@@ -156,6 +169,7 @@ def _stage(
 def _trace(
     pools: Sequence[_Pool], stages: Sequence[_Stage], wanted: Counts
 ) -> list[tuple[_Pool, Division]]:
+    """Walk back from the last stage to the division of each pool."""
     found = []
     counts = wanted
     for pool, stage in zip(reversed(pools[: len(stages) - 1]), reversed(stages[1:]), strict=True):
@@ -164,10 +178,11 @@ def _trace(
     return found
 
 
-def _servable(pool: _Pool, wanted: Counts, steps: Steps) -> Mapping[Counts, Division]:
-    """The largest counts that the pool can serve within its budget, with how it does."""
+def _servable(pool: _Pool, wanted: Counts, steps: StepBudget) -> Mapping[Counts, Division]:
+    """Return the largest counts that the pool can serve within its budget, with a division."""
     demands = len(wanted)
-    # What is served, then what is left of the budget: of both, more is better.
+    # A state is what is served followed by what is left of the budget. More is better in every
+    # place, so a state that another one reaches or exceeds everywhere can be dropped.
     states: dict[Counts, Division] = {(0,) * demands + pool.headroom: ()}
     for group, later in _with_later(pool):
         after: dict[Counts, Division] = {}
@@ -175,7 +190,7 @@ def _servable(pool: _Pool, wanted: Counts, steps: Steps) -> Mapping[Counts, Divi
             counts, left = state[:demands], state[demands:]
             missing = tuple(map(sub, wanted, counts))
             for more in _ways(group.users, missing, _room(group, left)):
-                steps.work(1 + len(left) // 32)
+                steps.spend(1 + len(left) // 32)
                 rest = _rest(left, group.cost, sum(more), later)
                 after.setdefault(tuple(map(add, counts, more)) + rest, (*division, more))
         states = {state: after[state] for state in _undominated(after, steps)}
@@ -186,7 +201,7 @@ def _servable(pool: _Pool, wanted: Counts, steps: Steps) -> Mapping[Counts, Divi
 
 
 def _with_later(pool: _Pool) -> list[tuple[_Group, Sequence[bool]]]:
-    """Each group, with the budgets that a later group may need."""
+    """Return each group with the budgets that a later group needs."""
     found: list[tuple[_Group, Sequence[bool]]] = []
     needed = [False] * len(pool.headroom)
     for group in reversed(pool.groups):
@@ -196,7 +211,8 @@ def _with_later(pool: _Pool) -> list[tuple[_Group, Sequence[bool]]]:
 
 
 def _rest(left: Costs, cost: Costs, count: int, later: Sequence[bool]) -> Costs:
-    """What is left of the budgets; of one that nobody asks for any more, 0."""
+    """Return what is left of the budgets."""
+    # A budget that no later group needs counts as 0: states that differ only there are equal.
     return tuple(
         [
             have - count * each if needed else 0
@@ -206,7 +222,7 @@ def _rest(left: Costs, cost: Costs, count: int, later: Sequence[bool]) -> Costs:
 
 
 def _room(group: _Group, left: Costs) -> int:
-    """How many devices of the group the rest of the budget pays for."""
+    """Return how many devices of the group the rest of the budget covers."""
     room = group.size
     for have, each in zip(left, group.cost, strict=True):
         if each:
@@ -215,7 +231,7 @@ def _room(group: _Group, left: Costs) -> int:
 
 
 def _ways(users: Counts, missing: Counts, room: int) -> Iterator[Counts]:
-    """All ways to give up to ``room`` devices to the demands in ``users``, most first."""
+    """Yield all ways to give up to ``room`` devices to the demands in ``users``, most first."""
     if not users:
         yield (0,) * len(missing)
         return
@@ -225,11 +241,11 @@ def _ways(users: Counts, missing: Counts, room: int) -> Iterator[Counts]:
             yield (*rest[:first], count, *rest[first + 1 :])
 
 
-def _undominated(found: Iterable[Counts], steps: Steps) -> list[Counts]:
-    """Without those that another one reaches or exceeds in every place."""
+def _undominated(found: Iterable[Counts], steps: StepBudget) -> list[Counts]:
+    """Drop vectors that another one reaches or exceeds in every place."""
     kept: list[Counts] = []
     for counts in sorted(found, reverse=True):
-        steps.work(1 + len(kept) // 5)
+        steps.spend(1 + len(kept) // 5)
         if not any(all(map(ge, other, counts)) for other in kept):
             kept.append(counts)
     return kept

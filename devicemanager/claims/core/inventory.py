@@ -1,8 +1,8 @@
-"""What drivers publish, as the allocator sees it: pools of devices, numbered.
+"""Published pools as the search sees them: numbered devices, grouped by what they are like."""
 
-The number of a device is its place in the order of consideration: pools by driver and
-name, devices as published. Sets of devices are integers over these numbers.
-"""
+# A device's number is its place in the order of consideration: pools by driver and name,
+# devices as published. A lower number always means "considered first", so "the lowest k of a
+# set" is the answer to most questions of order.
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from devicemanager.core import bitset
 _FEW = 64
 
 Amounts = Mapping[str, int]
-"""Resource name to an amount in nano units."""
+"""Resource name to an amount in nano-units."""
 
 
 class PoolKey(NamedTuple):
+    """Identity of a pool."""
+
     driver: str
     name: str
 
 
 class DeviceKey(NamedTuple):
-    """What identifies a device, whatever is published about it."""
+    """Identity of a device; it does not change when its pool is republished."""
 
     driver: str
     pool: str
@@ -33,57 +35,60 @@ class DeviceKey(NamedTuple):
 
     @property
     def pool_key(self) -> PoolKey:
+        """The pool of the device."""
         return PoolKey(self.driver, self.pool)
 
 
 @attrs.frozen
-class Share:
-    """One resource of a device that claims may share, in nano units."""
+class ConsumableCapacity:
+    """A resource of a device that claims can share, in nano-units."""
 
-    capacity: int
+    total: int
     """Usable capacity: rounded down to whole blocks."""
     block: int
-    """What is given out at once. More than 0."""
+    """The smallest amount that is allocated at once, more than 0."""
 
 
 @attrs.frozen(eq=False)
 class Device:
-    """One device. Devices may (and should) share equal mappings: it saves their memory."""
+    """One device. Equal mappings should be the same object: that saves memory."""
 
     key: DeviceKey
     attributes: Mapping[str, Hashable] = attrs.field(factory=dict)
-    """Pool and device attributes merged. Two values must be equal exactly if the API calls
-    them equal, across value types too; an attribute without a value is left out."""
+    """Attributes of pool and device merged. Values are equal exactly if the API says so, also
+    across value types. An attribute without a value is left out."""
     charge: Amounts = attrs.field(factory=dict)
-    """What the device takes of its pool's budget while it has a holder, rounded up to blocks."""
-    shares: Mapping[str, Share] = attrs.field(factory=dict)
+    """What the device is charged to its pool's budget while in use, in whole blocks."""
+    capacity: Mapping[str, ConsumableCapacity] = attrs.field(factory=dict)
 
 
 @attrs.frozen(eq=False)
 class Pool:
+    """A pool of devices."""
+
     key: PoolKey
     devices: Sequence[Device]
-    """As published; the keys name this pool."""
+    """As published; their keys name this pool."""
     budget: Amounts = attrs.field(factory=dict)
-    """What the devices in use may take together, rounded down to blocks."""
+    """What all devices in use can be charged together, rounded down to blocks."""
 
 
 @attrs.frozen(eq=False)
-class Kind:
-    """Devices of one pool that cost and offer the same."""
+class DeviceKind:
+    """Devices of one pool with the same charge and the same capacity."""
 
     pool: int
     """Index of the pool in its inventory."""
     charge: Amounts
-    """No zeros."""
-    shares: Mapping[str, Share]
+    """Without zeros."""
+    capacity: Mapping[str, ConsumableCapacity]
     devices: int
-    """The set of them."""
+    """The set of these devices."""
 
 
 @attrs.frozen(eq=False)
 class Inventory:
-    """The pools that one node can use. Immutable: a pool published anew makes another one."""
+    """The pools that one node can use. Immutable: a republished pool makes a new one."""
 
     pools: tuple[Pool, ...]
     """By driver and name."""
@@ -94,19 +99,19 @@ class Inventory:
     """For each of ``pools``, the set of its devices."""
     everything: int
     """The set of all devices."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[DeviceKind, ...]
     """By lowest device."""
-    kind_of: tuple[Kind, ...]
+    kind_of: tuple[DeviceKind, ...]
     """For each device, by number."""
     _by_attributes: tuple[tuple[Mapping[str, Hashable], int], ...] = attrs.field(repr=False)
-    """Each mapping of attributes with the devices that share it, by lowest device."""
+    """Each mapping of attributes with the set of devices that have it, by lowest device."""
     _partitions: dict[tuple[str, ...], Mapping[tuple[Hashable, ...], int]] = attrs.field(
         factory=dict, repr=False
     )
 
     @classmethod
     def of(cls, pools: Iterable[Pool]) -> Inventory:
-        """Number the devices of ``pools``, which may come in any order."""
+        """Number the devices of ``pools``, which can come in any order."""
         ordered = tuple(sorted(pools, key=lambda pool: pool.key))
         devices = tuple([device for pool in ordered for device in pool.devices])
         index = {device.key: number for number, device in enumerate(devices)}
@@ -117,11 +122,13 @@ class Inventory:
             sets.append(_span(first, len(pool.devices)))
             first += len(pool.devices)
         everything = _span(0, len(devices))
-        shared = _by_attributes(devices)
-        return cls(ordered, devices, index, tuple(sets), everything, *_kinds(ordered), shared)
+        by_attributes = _by_attributes(devices)
+        return cls(
+            ordered, devices, index, tuple(sets), everything, *_kinds(ordered), by_attributes
+        )
 
     def of_driver(self, driver: str) -> int:
-        """The set of devices of one driver."""
+        """Return the set of devices of one driver."""
         return bitset.union(
             devices
             for pool, devices in zip(self.pools, self.pool_sets, strict=True)
@@ -129,19 +136,19 @@ class Inventory:
         )
 
     def partition(self, names: Iterable[str]) -> Mapping[tuple[Hashable, ...], int]:
-        """The devices by their values of some attributes, ``None`` for one that is absent.
+        """Group the devices by their values of some attributes; ``None`` if absent.
 
         A key has the values in sorted order of ``names``; its value is the set of devices that
-        have them. A predicate over these attributes need be asked once a key, not once a
-        device. Remembered as long as the inventory lives.
+        have them. Evaluate a predicate over these attributes once per key, not per device:
+        thousands of devices usually have only a few combinations. Cached.
         """
         wanted = tuple(sorted(set(names)))
         found = self._partitions.get(wanted)
         if found is None:
-            found = self._partitions[wanted] = self._divide(wanted)
+            found = self._partitions[wanted] = self._group_by(wanted)
         return found
 
-    def _divide(self, names: tuple[str, ...]) -> Mapping[tuple[Hashable, ...], int]:
+    def _group_by(self, names: tuple[str, ...]) -> Mapping[tuple[Hashable, ...], int]:
         if not names:
             return {(): self.everything} if self.everything else {}
         found: dict[tuple[Hashable, ...], int] = {}
@@ -151,8 +158,8 @@ class Inventory:
         return found
 
 
-def _kinds(pools: Sequence[Pool]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
-    """All kinds, and the kind of each device."""
+def _kinds(pools: Sequence[Pool]) -> tuple[tuple[DeviceKind, ...], tuple[DeviceKind, ...]]:
+    """Return all kinds, and the kind of each device."""
     places: dict[Hashable, int] = {}
     firsts: list[tuple[int, Device]] = []
     members: list[list[int]] = []
@@ -160,21 +167,25 @@ def _kinds(pools: Sequence[Pool]) -> tuple[tuple[Kind, ...], tuple[Kind, ...]]:
     for index, pool in enumerate(pools):
         for device in pool.devices:
             charge = frozenset(device.charge.items()) if device.charge else None
-            shares = frozenset(device.shares.items()) if device.shares else None
-            place = places.setdefault((index, charge, shares), len(places))
+            capacity = frozenset(device.capacity.items()) if device.capacity else None
+            place = places.setdefault((index, charge, capacity), len(places))
             if place == len(firsts):
                 firsts.append((index, device))
                 members.append([])
             members[place].append(len(place_of))
             place_of.append(place)
     kinds = tuple(
-        Kind(index, {n: a for n, a in sorted(device.charge.items()) if a}, device.shares, found)
+        DeviceKind(
+            index, {n: a for n, a in sorted(device.charge.items()) if a}, device.capacity, found
+        )
         for (index, device), found in zip(firsts, map(_from_sorted, members), strict=True)
     )
     return kinds, tuple([kinds[place] for place in place_of])
 
 
 def _by_attributes(devices: Sequence[Device]) -> tuple[tuple[Mapping[str, Hashable], int], ...]:
+    # By identity: the front end uses one mapping for all devices with equal attributes, and
+    # hashing the attributes of each device would cost more than the whole search.
     members: dict[int, list[int]] = {}
     for number, device in enumerate(devices):
         members.setdefault(id(device.attributes), []).append(number)
@@ -188,7 +199,8 @@ def _span(first: int, length: int) -> int:
 
 
 def _from_sorted(numbers: Sequence[int]) -> int:
-    """Like ``bitset.of``; many members are cheaper as flags than as a long integer each."""
+    """Do the same as ``bitset.of``, in linear time."""
+    # Each ``|=`` copies an integer as long as the set, so flags are cheaper for many members.
     if len(numbers) < _FEW:
         return bitset.of(numbers)
     flags = bytearray(numbers[-1] + 1)

@@ -1,9 +1,22 @@
-"""Who holds which device, in what part, and what pools are charged for it.
+"""The record of allocations: claims, devices and charges. The source of truth.
 
-The ledger knows devices by key, not by number, and never asks whether they are still
-published: a pool that is published anew neither frees nor moves anything. Admin access is
-recorded with its claim and holds nothing.
+In:  allocations from ``solve``, releases, or the state of an earlier ledger.
+Out: what a claim has, what is in use, and what pools are charged.
 """
+
+# Two decisions shape it:
+#
+# * Devices are known by key, not by number, and the ledger never asks if they are still
+#   published. Republishing a pool, or removing it, cannot release or move anything, and a
+#   device that comes back under its key still belongs to its claims.
+# * A device's charge is recorded when its first claim gets it and stays until its last claim
+#   is released, even if its pool is republished in between. Otherwise a release could give
+#   back more or less than was charged.
+#
+# Admin access is recorded with its claim but uses no device and is not charged.
+#
+# ``commit`` checks everything before it changes anything, although ``solve`` has decided
+# already: the caller may have changed the ledger in between.
 
 from __future__ import annotations
 
@@ -13,82 +26,83 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from devicemanager.claims.core.inventory import Amounts, Device, DeviceKey, Inventory, PoolKey
-from devicemanager.claims.core.model import Allocation, Grant, LedgerState, Mode
+from devicemanager.claims.core.model import AccessMode, Allocation, Grant, LedgerState
 
 
 class LedgerError(Exception):
-    """An allocation contradicts what is held. Nothing was changed."""
+    """An allocation contradicts the ledger. Nothing was changed."""
 
 
 @attrs.define
-class _Holding:
-    """One device in use."""
+class _DeviceUse:
+    """The claims of one device in use."""
 
     charge: Amounts
-    """Recorded when the first holder came; it stays whatever is published later."""
+    """As of the first claim."""
     grants: dict[str, Grant] = attrs.field(factory=dict)
     """By claim: one exclusive grant, or shared ones."""
-    given: dict[str, int] = attrs.field(factory=dict)
-    """Resource to what the shared grants have of it; no zeros. The sum of ``grants``."""
+    allocated: dict[str, int] = attrs.field(factory=dict)
+    """By resource: the sum of the shared grants; no zeros."""
 
     def add(self, claim: str, grant: Grant) -> None:
         self.grants[claim] = grant
         for name, amount in grant.amounts.items():
-            self.given[name] = self.given.get(name, 0) + amount
+            self.allocated[name] = self.allocated.get(name, 0) + amount
 
     def remove(self, claim: str) -> None:
         for name, amount in self.grants.pop(claim).amounts.items():
-            rest = self.given[name] - amount
+            rest = self.allocated[name] - amount
             if rest:
-                self.given[name] = rest
+                self.allocated[name] = rest
             else:
-                del self.given[name]
+                del self.allocated[name]
 
 
 class Ledger:
-    """Holdings of devices, by claim and by device. Not safe for threads."""
+    """Allocations by claim and by device. Not thread-safe."""
 
     def __init__(self) -> None:
         self._allocations: dict[str, Allocation] = {}
-        self._holdings: dict[DeviceKey, _Holding] = {}
-        self._spent: dict[PoolKey, Counter[str]] = {}
-        """The sum of the charges, by pool and resource; no zeros."""
+        # Derived from the allocations and the recorded charges; ``self_check`` compares them.
+        self._in_use: dict[DeviceKey, _DeviceUse] = {}
+        # The sum of the charges, by pool and resource; no zeros.
+        self._charged: dict[PoolKey, Counter[str]] = {}
 
     def allocation(self, claim: str) -> Allocation | None:
-        """What the claim has; None if it is not allocated."""
+        """Return what the claim has; None if it is not allocated."""
         return self._allocations.get(claim)
 
     def claims(self) -> tuple[str, ...]:
-        """The allocated claims, sorted."""
+        """Return the allocated claims, sorted."""
         return tuple(sorted(self._allocations))
 
     def in_use(self) -> Iterable[DeviceKey]:
-        """The devices that have a holder, in no particular order."""
-        return self._holdings.keys()
+        """Return the devices in use, in no particular order."""
+        return self._in_use.keys()
 
-    def holders(self, device: DeviceKey) -> tuple[str, ...]:
-        """The claims that hold the device or part of it, sorted."""
-        holding = self._holdings.get(device)
-        return tuple(sorted(holding.grants)) if holding else ()
+    def claims_using(self, device: DeviceKey) -> tuple[str, ...]:
+        """Return the claims that have the device or part of it, sorted."""
+        use = self._in_use.get(device)
+        return tuple(sorted(use.grants)) if use else ()
 
-    def is_whole(self, device: DeviceKey) -> bool:
-        """Is the device held by one claim alone (and not in shares)?"""
-        holding = self._holdings.get(device)
-        return holding is not None and _is_whole(holding)
+    def is_exclusive(self, device: DeviceKey) -> bool:
+        """True if one claim has the whole device."""
+        use = self._in_use.get(device)
+        return use is not None and _any_exclusive(use.grants.values())
 
-    def given(self, device: DeviceKey) -> Amounts:
-        """What claims have of each resource of the device, in nano units."""
-        holding = self._holdings.get(device)
-        return holding.given if holding else {}
+    def allocated_amounts(self, device: DeviceKey) -> Amounts:
+        """Return what shared grants have of each resource of the device, in nano-units."""
+        use = self._in_use.get(device)
+        return use.allocated if use else {}
 
-    def spent(self, pool: PoolKey) -> Amounts:
-        """What the pool's devices in use are charged together, in nano units."""
-        return self._spent.get(pool, {})
+    def charged(self, pool: PoolKey) -> Amounts:
+        """Return what the devices in use are charged to the pool, in nano-units."""
+        return self._charged.get(pool, {})
 
     def commit(self, inventory: Inventory, allocations: Iterable[Allocation]) -> None:
-        """Record allocations that ``solve`` gave for this inventory, all or none.
+        """Record allocations that ``solve`` found for this inventory, all or none.
 
-        Raises ``LedgerError`` if one contradicts what is held, a capacity or a budget.
+        Raises LedgerError if one contradicts another allocation, a capacity or a budget.
         """
         new = tuple(allocations)
         self._check_claims(new)
@@ -96,16 +110,17 @@ class Ledger:
         devices = {key: _published(inventory, key) for key in by_device}
         for key, grants in by_device.items():
             self._check_device(devices[key], grants)
-        fresh = [device for key, device in devices.items() if key not in self._holdings]
+        fresh = [device for key, device in devices.items() if key not in self._in_use]
         self._check_budgets(inventory, fresh)
+        # No check below this line: from here on every change succeeds.
         for device in fresh:
             self._charge(device.key, device.charge)
         self._record(new, by_device)
 
     def release(self, *claims: str) -> tuple[str, ...]:
-        """Free all that the claims hold; gives those that held something. Idempotent.
+        """Release claims and return those that had devices. Idempotent.
 
-        Also how a commit is taken back: it restores the ledger to what it was before.
+        Releasing what ``commit`` just recorded restores the ledger exactly.
         """
         released = []
         for claim in claims:
@@ -114,19 +129,19 @@ class Ledger:
                 continue
             released.append(claim)
             for grant in allocation.grants:
-                if grant.mode is not Mode.ADMIN:
-                    self._let_go(claim, grant.device)
+                if grant.mode is not AccessMode.ADMIN:
+                    self._release_device(claim, grant.device)
         return tuple(released)
 
     def state(self) -> LedgerState:
-        """All that ``restore`` needs, sorted."""
+        """Return all that ``restore`` needs, sorted."""
         allocations = tuple(self._allocations[claim] for claim in sorted(self._allocations))
-        charges = {key: dict(self._holdings[key].charge) for key in sorted(self._holdings)}
+        charges = {key: dict(self._in_use[key].charge) for key in sorted(self._in_use)}
         return LedgerState(allocations, charges)
 
     @classmethod
     def restore(cls, state: LedgerState) -> Ledger:
-        """The ledger that had this state. Raises ``LedgerError`` if no ledger can have had it."""
+        """Rebuild a ledger from its state. Raises LedgerError for an impossible state."""
         ledger = cls()
         ledger._check_claims(state.allocations)
         by_device = _by_device(state.allocations)
@@ -134,51 +149,52 @@ class Ledger:
             _check_together(key, [grant for _, grant in grants])
         if by_device.keys() != state.charges.keys():
             odd = min(by_device.keys() ^ state.charges.keys())
-            raise LedgerError(f"device {_name(odd)}: the charges do not fit the holdings")
+            raise LedgerError(f"device {_name(odd)}: charges and allocations differ")
         for key, charge in state.charges.items():
             ledger._charge(key, charge)
         ledger._record(state.allocations, by_device)
         return ledger
 
     def self_check(self) -> None:
-        """Compare every index with a recount. For tests; raises ``LedgerError``."""
+        """Compare the indexes with a recount, for tests. Raises LedgerError."""
         again = Ledger.restore(self.state())
-        if (again._holdings, again._spent) != (self._holdings, self._spent):
+        if (again._in_use, again._charged) != (self._in_use, self._charged):
             raise LedgerError("an index of the ledger differs from a recount")
 
     def _check_claims(self, allocations: Iterable[Allocation]) -> None:
         seen = set(self._allocations)
         for allocation in allocations:
             if allocation.claim in seen:
-                raise LedgerError(f"claim {allocation.claim} is allocated already")
+                raise LedgerError(f"claim {allocation.claim} is already allocated")
             seen.add(allocation.claim)
             devices = [grant.device for grant in allocation.grants]
             if len(set(devices)) != len(devices):
                 raise LedgerError(f"claim {allocation.claim} has a device twice")
 
     def _check_device(self, device: Device, grants: list[tuple[str, Grant]]) -> None:
-        held = self._holdings.get(device.key)
-        before = list(held.grants.values()) if held else []
+        use = self._in_use.get(device.key)
+        before = list(use.grants.values()) if use else []
         _check_together(device.key, before + [grant for _, grant in grants])
-        given = Counter(held.given if held else {})
-        asked: Counter[str] = Counter()
+        allocated = Counter(use.allocated if use else {})
+        requested: Counter[str] = Counter()
         for _, grant in grants:
-            asked.update(grant.amounts)
-        for name, amount in asked.items():
-            share = device.shares.get(name)
-            if share is None or given[name] + amount > share.capacity:
+            requested.update(grant.amounts)
+        for name, amount in requested.items():
+            capacity = device.capacity.get(name)
+            if capacity is None or allocated[name] + amount > capacity.total:
                 raise LedgerError(f"device {_name(device.key)} has too little {name} left")
 
     def _check_budgets(self, inventory: Inventory, fresh: Iterable[Device]) -> None:
-        """Budgets bind the devices that come into use; what is charged already stays."""
+        # Only devices that come into use are checked: those in use keep their charge even if
+        # the pool was republished with a smaller budget.
         more: dict[PoolKey, Counter[str]] = {}
         for device in fresh:
             more.setdefault(device.key.pool_key, Counter()).update(device.charge)
         budgets = {pool.key: pool.budget for pool in inventory.pools if pool.key in more}
         for key, charge in more.items():
-            spent = self.spent(key)
+            charged = self.charged(key)
             for name, amount in charge.items():
-                if amount and spent.get(name, 0) + amount > budgets[key].get(name, 0):
+                if amount and charged.get(name, 0) + amount > budgets[key].get(name, 0):
                     raise LedgerError(f"pool {key.name} has too little {name} left")
 
     def _record(
@@ -190,41 +206,42 @@ class Ledger:
             self._allocations[allocation.claim] = allocation
         for key, grants in by_device.items():
             for claim, grant in grants:
-                self._holdings[key].add(claim, grant)
+                self._in_use[key].add(claim, grant)
 
     def _charge(self, key: DeviceKey, charge: Amounts) -> None:
         recorded = {name: amount for name, amount in charge.items() if amount}
-        self._holdings[key] = _Holding(recorded)
+        self._in_use[key] = _DeviceUse(recorded)
         if recorded:
-            self._spent.setdefault(key.pool_key, Counter()).update(recorded)
+            self._charged.setdefault(key.pool_key, Counter()).update(recorded)
 
-    def _let_go(self, claim: str, key: DeviceKey) -> None:
-        holding = self._holdings[key]
-        holding.remove(claim)
-        if holding.grants:
+    def _release_device(self, claim: str, key: DeviceKey) -> None:
+        use = self._in_use[key]
+        use.remove(claim)
+        if use.grants:
             return
-        del self._holdings[key]
-        spent = self._spent.get(key.pool_key)
-        if spent is None:
+        del self._in_use[key]
+        charged = self._charged.get(key.pool_key)
+        if charged is None:
             return
-        spent.subtract(holding.charge)
-        for name in holding.charge:
-            if not spent[name]:
-                del spent[name]
-        if not spent:
-            del self._spent[key.pool_key]
+        charged.subtract(use.charge)
+        # Zeros are removed, so that a released ledger equals one that never had the claim.
+        for name in use.charge:
+            if not charged[name]:
+                del charged[name]
+        if not charged:
+            del self._charged[key.pool_key]
 
 
-def _is_whole(holding: _Holding) -> bool:
-    return any(grant.mode is Mode.EXCLUSIVE for grant in holding.grants.values())
+def _any_exclusive(grants: Iterable[Grant]) -> bool:
+    return any(grant.mode is AccessMode.EXCLUSIVE for grant in grants)
 
 
 def _by_device(allocations: Iterable[Allocation]) -> dict[DeviceKey, list[tuple[str, Grant]]]:
-    """The grants that hold something, with their claims."""
+    """Group the grants that use a device, with their claims."""
     found: dict[DeviceKey, list[tuple[str, Grant]]] = {}
     for allocation in allocations:
         for grant in allocation.grants:
-            if grant.mode is not Mode.ADMIN:
+            if grant.mode is not AccessMode.ADMIN:
                 found.setdefault(grant.device, []).append((allocation.claim, grant))
     return found
 
@@ -237,8 +254,8 @@ def _published(inventory: Inventory, key: DeviceKey) -> Device:
 
 
 def _check_together(key: DeviceKey, grants: list[Grant]) -> None:
-    if len(grants) > 1 and any(grant.mode is Mode.EXCLUSIVE for grant in grants):
-        raise LedgerError(f"device {_name(key)} is held by somebody already")
+    if len(grants) > 1 and _any_exclusive(grants):
+        raise LedgerError(f"device {_name(key)} is already allocated")
 
 
 def _name(key: DeviceKey) -> str:

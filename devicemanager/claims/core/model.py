@@ -1,8 +1,7 @@
-"""What claims ask for and what they get, free of any API's types.
+"""Values of the search: what claims request and what they get, free of any API's types."""
 
-Both ``devmgmtproto.k8s.io`` and ``resource.k8s.io`` reduce to these values: the front end
-resolves classes, evaluates constraints and rounds; the core decides.
-"""
+# ``devmgmtproto.k8s.io`` and ``resource.k8s.io`` both reduce to these values. The front end
+# resolves classes, evaluates constraints and rounds amounts; ``solve`` decides.
 
 from __future__ import annotations
 
@@ -14,60 +13,62 @@ import attrs
 from devicemanager.claims.core.inventory import Amounts, DeviceKey
 
 
-class Mode(enum.Enum):
+class AccessMode(enum.Enum):
     """How a request uses its devices."""
 
     EXCLUSIVE = "exclusive"
-    """Alone: nobody else may hold the device, whole or in part."""
+    """The whole device: no other claim can use any part of it."""
     SHARED = "shared"
-    """Some of the device's resources: other claims may hold the rest."""
+    """Some of the device's capacity: other claims can use the rest."""
     ADMIN = "admin"
-    """Beside everybody: holdings and budgets do not count, and nothing is held."""
+    """Access to devices in any state. It consumes no device, capacity or budget."""
 
 
 @attrs.frozen
 class Exclusion:
-    """Why devices do not qualify, in words that a user understands."""
+    """A rule and the devices that it excludes."""
 
     rule: str
-    """Such as ``device.memory >= '40Gi' is false``."""
+    """For users, such as ``device.memory >= '40Gi' is false``."""
     devices: int
-    """The set of devices that this rule was the first to exclude."""
+    """The set of devices for which this is the first rule that excludes them."""
 
 
 @attrs.frozen
 class Alternative:
-    """One way to satisfy a request; an ordinary request has exactly one."""
+    """One way to satisfy a request. A request without ``oneOf`` has exactly one."""
 
     label: str
-    """Where it stands in its claim, such as ``claims[0]`` or ``claims[0].oneOf[1]``."""
+    """Position in the claim, such as ``claims[0]`` or ``claims[0].oneOf[1]``."""
     eligible: int
     """The set of devices that driver, class and constraints admit."""
-    mode: Mode = Mode.EXCLUSIVE
+    mode: AccessMode = AccessMode.EXCLUSIVE
     count: int = 1
-    """At least this many devices. 1 or more."""
+    """The least number of devices, 1 or more."""
     limit: int | None = None
-    """At most this many devices; for shared requests only, None is as many as it takes.
-    The other modes take exactly ``count``: fewer is not enough, more is never needed."""
+    """The largest number of devices of a shared request; None is unlimited. Other requests
+    get exactly ``count``: fewer do not satisfy them, and more are never needed."""
     amounts: Amounts = attrs.field(factory=dict)
-    """SHARED: what all its devices must give together, each amount more than 0."""
+    """SHARED: the amounts that all its devices provide together, each more than 0."""
     match: tuple[str, ...] = ()
     """Attributes that all devices of this request must have, with equal values."""
     every: bool = False
-    """ADMIN: all eligible devices that no earlier request of the claim took, 1 or more."""
+    """ADMIN: all eligible devices that no earlier request of the claim got, 1 or more."""
     exclusions: tuple[Exclusion, ...] = ()
-    """Why the devices outside ``eligible`` are outside, in the order of the rules. Disjoint."""
+    """Why the other devices are not eligible, in the order of the rules. Disjoint."""
 
 
 @attrs.frozen
 class Request:
+    """A request of a claim with its alternatives."""
+
     alternatives: tuple[Alternative, ...]
     """In order of preference, 1 or more."""
 
 
 @attrs.frozen
 class Match:
-    """An attribute that the devices of several requests of a claim must have in common."""
+    """An attribute whose value must be the same for the devices of several requests."""
 
     attribute: str
     requests: frozenset[int] | None = None
@@ -76,15 +77,17 @@ class Match:
 
 @attrs.frozen
 class Claim:
+    """A claim as the search sees it."""
+
     id: str
-    """What the ledger knows the claim by, such as ``default/train``."""
+    """The claim's key in the ledger, such as ``default/train``."""
     requests: tuple[Request, ...]
     match: tuple[Match, ...] = ()
 
 
 @attrs.frozen
 class Grant:
-    """One device for one request."""
+    """One device that a request got."""
 
     device: DeviceKey
     request: int
@@ -92,14 +95,14 @@ class Grant:
     alternative: int
     """Index of the alternative in its request."""
     label: str
-    mode: Mode
+    mode: AccessMode
     amounts: Amounts = attrs.field(factory=dict)
-    """SHARED: what is given of each resource, in whole blocks."""
+    """SHARED: the allocated amount of each resource in nano-units, in whole blocks."""
 
 
 @attrs.frozen
 class Allocation:
-    """What one claim gets: by request, then in device order."""
+    """The devices of one claim: by request, then in device order."""
 
     claim: str
     grants: tuple[Grant, ...]
@@ -107,36 +110,38 @@ class Allocation:
 
 @attrs.frozen
 class Limits:
-    """What bounds one call of the solver. Steps, not time: the same input, the same answer."""
+    """Limits of one call of ``solve``."""
 
     devices: int = 32
-    """A claim may get this many devices (AllocationResultsMaxSize of resource.k8s.io)."""
+    """The most devices of a claim (AllocationResultsMaxSize of resource.k8s.io)."""
     first_fit: int = 2_000
-    """So long the documented order of solutions is searched."""
+    """The most picks of first fit before ``decide`` takes over."""
     total: int = 100_000
-    """When these are spent, the outcome is ``Budget``."""
+    """The most steps of the call; then the outcome is ``Undecided``."""
 
 
 @attrs.frozen
 class Solution:
+    """All claims fit."""
+
     allocations: tuple[Allocation, ...]
     """In the order of the claims."""
     steps: int = 0
 
 
 class Cause(enum.Enum):
-    """What an alternative is short of."""
+    """What an alternative lacks."""
 
     DEVICES = "devices"
     """Too few devices are usable."""
     AMOUNTS = "amounts"
-    """The usable devices have too little left of what it asks for."""
+    """The usable devices have too little capacity left."""
     BUDGET = "budget"
-    """Enough devices are usable, but pools cannot pay for so many at once."""
+    """Enough devices are usable, but the budgets of their pools are too small for them."""
     MATCH = "match"
-    """It takes all devices there are, and they differ in a matched attribute."""
+    """It gets all devices, and they differ in a matched attribute."""
     TOGETHER = "together"
-    """Nothing, were it alone: the requests of this call exclude one another."""
+    """Nothing on its own: it conflicts with other requests of this call."""
 
 
 @attrs.frozen
@@ -147,52 +152,53 @@ class Rejection:
     label: str
     cause: Cause
     count: int
-    """How many devices it needs at least."""
+    """The least number of devices that it needs."""
     usable: int
-    """The set of devices that no rule excluded."""
+    """The set of devices that no rule excludes."""
     exclusions: tuple[Exclusion, ...]
-    """In the order in which the rules are applied; disjoint, and disjoint from ``usable``."""
+    """In the order in which the rules apply; disjoint, and disjoint from ``usable``."""
     reachable: Amounts = attrs.field(factory=dict)
-    """SHARED: the most that it could have of each resource."""
+    """SHARED: the largest amount of each resource that it could get."""
 
 
 @attrs.frozen
 class Leftover:
-    """Why a request that was served did not take the other devices."""
+    """Why a satisfied request did not get the other devices."""
 
     claim: str
     label: str
     taken: int
     """The set of devices that it got."""
     exclusions: tuple[Exclusion, ...]
-    """As in ``Rejection``; with ``taken`` they are all devices."""
+    """As in ``Rejection``; together with ``taken`` they cover all devices."""
 
 
 @attrs.frozen
 class Infeasible:
-    """Does not fit now; it may once other claims are released or pools change."""
+    """The claims do not fit now; they may after releases or changes of pools."""
 
     reasons: tuple[Rejection, ...]
-    """Of the requests that cannot be met, in order; of all, if only together they cannot."""
+    """For each request that cannot be met on its own, in order. If each one can be met on
+    its own, for all requests."""
     steps: int = 0
 
 
 @attrs.frozen
-class Budget:
-    """The search was cut off before it knew: to be retried, never to be told as "no fit"."""
+class Undecided:
+    """The search was cut off. Callers retry; they never report it as "does not fit"."""
 
     steps: int
 
 
 @attrs.frozen
 class Error:
-    """The claim can never be allocated as it is written."""
+    """The claim can never be allocated, even with other pools."""
 
     claim: str
     message: str
 
 
-Outcome = Solution | Infeasible | Budget | Error
+Outcome = Solution | Infeasible | Undecided | Error
 
 
 @attrs.frozen
@@ -202,4 +208,4 @@ class LedgerState:
     allocations: tuple[Allocation, ...]
     """By claim."""
     charges: Mapping[DeviceKey, Amounts]
-    """What each device in use was charged when its first holder came, by device."""
+    """By device in use: what it was charged when its first claim got it."""

@@ -1,9 +1,22 @@
-"""One vector of alternatives as a search problem: slots to fill, values to agree on.
+"""One choice of alternatives as a search problem: slots to fill and constraints to satisfy.
 
-A slot is a request with the alternative chosen for it. ``Problem.reduce`` discards what
-cannot be part of any answer, by counting alone: devices without a matched attribute, values
-that too few devices have. An empty supply found here ends the search before it starts.
+In:  a ``LedgerView``, the claims, and one alternative for each request (``Choice``).
+Out: slots with their usable devices, constraints with their values, and ``reduce``, which
+     removes what no answer can contain.
 """
+
+# A slot is a request with the alternative chosen for it. A constraint is a matched attribute
+# and the slots whose devices must all have the same value of it.
+#
+# ``reduce`` only counts, which is cheap, and is repeated until nothing changes:
+#
+# * of a slot, devices whose combination of matched values is too rare for it;
+# * of a constraint, values that one of its slots has too few devices of, or that all its
+#   slots together have too few devices of.
+#
+# This answers the two worst cases of a plain search before it begins: one device too few among
+# many identical ones (a search would try every subset), and many small groups of matching
+# devices none of which is large enough.
 
 from __future__ import annotations
 
@@ -11,55 +24,59 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from devicemanager.claims.core.model import Alternative, Claim, Mode
-from devicemanager.claims.core.step_budget import Steps
-from devicemanager.claims.core.view import View
+from devicemanager.claims.core.ledger_view import LedgerView
+from devicemanager.claims.core.model import AccessMode, Alternative, Claim
+from devicemanager.claims.core.step_budget import StepBudget
 
 Choice = tuple[int, int, int]
 """Indexes of claim, request and alternative."""
 
 Tiers = Sequence[tuple[int, int]]
-"""Free amounts of one resource, largest first, each with the devices that have so much."""
+"""Free amounts of one resource, largest first, each with the devices that have it free."""
 
 
 @attrs.define(eq=False)
 class Constraint:
-    """An attribute of which some slots must agree on one value."""
+    """A matched attribute: some slots must get devices with one value of it."""
 
     attribute: str
     slots: tuple[int, ...]
     values: Mapping[tuple[Hashable, ...], int]
     """Value to the devices that have it; devices without the attribute are in none."""
     allowed: int
-    """The devices with a value that is still possible."""
+    """The devices whose value is still possible."""
 
 
 @attrs.define(eq=False)
 class Slot:
+    """A request with the alternative chosen for it."""
+
     claim: int
     request: int
     index: int
-    """Of the alternative."""
+    """Index of the alternative."""
     alternative: Alternative
     usable: int
-    """The devices that may be part of an answer."""
+    """The devices that can be part of an answer."""
     most: int
-    """At most this many devices."""
+    """The largest number of devices."""
     tiers: Mapping[str, Tiers]
-    """SHARED: what the usable devices can still give of each resource."""
+    """SHARED: what the usable devices have free, by resource."""
     constraints: tuple[int, ...] = ()
-    """Indexes of what it must agree on."""
+    """Indexes of its constraints."""
 
     @property
     def least(self) -> int:
+        """The smallest number of devices."""
         return 1 if self.alternative.every else self.alternative.count
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> AccessMode:
+        """How the devices are used."""
         return self.alternative.mode
 
-    def exceeds(self) -> int:
-        """The devices it needs, if that is more than its claim may have; else 0."""
+    def devices_over_limit(self) -> int:
+        """Return the number of devices needed if the claim may not have that many; else 0."""
         if self.alternative.every:
             count = self.usable.bit_count()
             return count if count > self.most else 0
@@ -69,39 +86,45 @@ class Slot:
         for resource, amount in self.alternative.amounts.items():
             tiers = self.tiers[resource]
             if (
-                reach(tiers, self.usable, self.most)
+                largest_amount(tiers, self.usable, self.most)
                 < amount
-                <= reach(tiers, self.usable, everything)
+                <= largest_amount(tiers, self.usable, everything)
             ):
                 return next(
                     count
                     for count in range(self.most + 1, everything + 1)
-                    if reach(tiers, self.usable, count) >= amount
+                    if largest_amount(tiers, self.usable, count) >= amount
                 )
         return 0
 
 
 @attrs.define(eq=False)
 class Problem:
-    view: View
+    """The slots and constraints of one choice of alternatives."""
+
+    view: LedgerView
     slots: list[Slot]
     constraints: list[Constraint]
-    steps: Steps
+    steps: StepBudget
     _is_allowed: bool
-    """No claim asks for more devices than a claim may have."""
-    _alike: dict[int, int] = attrs.field(factory=dict)
+    """True if no claim requests more devices than a claim may have."""
+    _interchangeable: dict[int, int] = attrs.field(factory=dict)
 
     @classmethod
     def of(
         cls,
-        view: View,
+        view: LedgerView,
         claims: Sequence[Claim],
         choices: Iterable[Choice],
         most: int,
-        steps: Steps,
+        steps: StepBudget,
     ) -> Problem:
-        """``choices`` in the order of claims and requests; ``most`` devices for each claim."""
+        """Make the problem of ``choices``, which are in the order of claims and requests.
+
+        ``most`` is the largest number of devices of a claim.
+        """
         chosen = [(choice, _alternative(claims, choice)) for choice in choices]
+        # A slot can use what the limit of its claim leaves after the least of the others.
         least = [0] * len(claims)
         for (claim, _, _), alternative in chosen:
             least[claim] += alternative.count
@@ -112,23 +135,23 @@ class Problem:
             room = _most(alternative, most - least[claim] + alternative.count)
             slots.append(Slot(claim, request, index, alternative, usable, room, tiers))
         problem = cls(view, slots, [], steps, max(least, default=0) <= most)
-        problem._constrain(claims)
+        problem._add_constraints(claims)
         return problem
 
-    def _constrain(self, claims: Sequence[Claim]) -> None:
+    def _add_constraints(self, claims: Sequence[Claim]) -> None:
         for number, claim in enumerate(claims):
             own = [place for place, slot in enumerate(self.slots) if slot.claim == number]
             for match in claim.match:
                 scope = match.requests
-                self._agree(
+                self._add_constraint(
                     match.attribute,
                     [p for p in own if scope is None or self.slots[p].request in scope],
                 )
             for place in own:
                 for attribute in self.slots[place].alternative.match:
-                    self._agree(attribute, [place])
+                    self._add_constraint(attribute, [place])
 
-    def _agree(self, attribute: str, slots: list[int]) -> None:
+    def _add_constraint(self, attribute: str, slots: list[int]) -> None:
         if not slots:
             return
         values = {
@@ -145,13 +168,13 @@ class Problem:
         self.constraints.append(Constraint(attribute, tuple(slots), values, allowed))
 
     def value_set(self, constraint: int, number: int) -> int:
-        """The devices that have the same value of the constraint's attribute as this one."""
+        """Return the devices whose value of the constraint's attribute is this device's."""
         found = self.constraints[constraint]
         device = self.view.inventory.devices[number]
         return found.values[(device.attributes[found.attribute],)]
 
     def cells(self, slot: Slot) -> Iterator[int]:
-        """The usable devices of a slot, by the values of all that it must agree on."""
+        """Partition the slot's usable devices by the values of all its constraints."""
         rest = slot.usable
         while rest:
             number = (rest & -rest).bit_length() - 1
@@ -162,8 +185,9 @@ class Problem:
             yield cell
 
     def reduce(self) -> bool:
-        """Discard what cannot be part of an answer; False if nothing is left for a slot."""
+        """Remove devices and values that no answer can contain; False if there is none."""
         changed = self._is_allowed
+        # To a fixed point: fewer devices in a slot can make a value too rare for another one.
         while changed:
             changed = False
             for slot in self.slots:
@@ -176,36 +200,38 @@ class Problem:
 
     def _reduce_slot(self, slot: Slot) -> bool:
         """Keep the cells that have enough devices."""
-        if slot.alternative.every:  # takes what is there: nothing of it may be left out
+        # "All matching devices" is not a choice: with devices removed it would be another
+        # request, and differing values must be reported as a conflict.
+        if slot.alternative.every:
             return slot.usable != 0
         if slot.constraints:
             kept = 0
             for cell in self.cells(slot):
-                self.steps.work(1)
+                self.steps.spend(1)
                 if self.suffices(slot, cell):
                     kept |= cell
             slot.usable = kept
         return self.suffices(slot, slot.usable)
 
     def suffices(self, slot: Slot, devices: int) -> bool:
-        """Can the devices alone serve the slot, charges aside?"""
+        """True if the devices alone can fill the slot, not counting charges."""
         if devices.bit_count() < slot.least:
             return False
         return all(
-            reach(slot.tiers[resource], devices, slot.most) >= amount
+            largest_amount(slot.tiers[resource], devices, slot.most) >= amount
             for resource, amount in slot.alternative.amounts.items()
         )
 
     def _reduce_values(self, constraint: Constraint) -> bool:
-        """Keep the values of which every slot that must agree has enough devices."""
+        """Keep the values of which every slot has enough devices; True if that changed any."""
         slots = [self.slots[place] for place in constraint.slots]
         kept = 0
         for devices in constraint.values.values():
             devices &= constraint.allowed
             if not devices:
                 continue
-            self.steps.work(1)
-            if _supply(slots, devices):
+            self.steps.spend(1)
+            if _can_supply(slots, devices):
                 kept |= devices
         if kept == constraint.allowed:
             return False
@@ -215,35 +241,35 @@ class Problem:
                 slot.usable &= kept
         return True
 
-    def alike(self, number: int) -> int:
-        """The devices that the search need not tell from this one, itself among them.
+    def interchangeable(self, number: int) -> int:
+        """Return the devices that the search need not distinguish from this one, with it.
 
-        They are of one kind and untouched (or whole in use, for admin access), every slot may
-        use all of them or none, and they agree in all matched values.
+        They are of one kind, and all free (or all exclusive, for admin access). Every slot can
+        use all of them or none, and they have the same matched values.
         """
-        found = self._alike.get(number)
+        found = self._interchangeable.get(number)
         if found is None:
-            found = self._alike[number] = self._find_alike(number)
+            found = self._interchangeable[number] = self._find_interchangeable(number)
         return found
 
-    def _find_alike(self, number: int) -> int:
+    def _find_interchangeable(self, number: int) -> int:
         view, bit = self.view, 1 << number
-        if number in view.given:
+        if number in view.allocated:
             return bit
-        alike = view.inventory.kind_of[number].devices
-        alike &= view.whole if view.whole & bit else ~view.in_use
+        devices = view.inventory.kind_of[number].devices
+        devices &= view.exclusive if view.exclusive & bit else ~view.in_use
         for slot in self.slots:
-            alike &= slot.usable if slot.usable & bit else ~slot.usable
+            devices &= slot.usable if slot.usable & bit else ~slot.usable
         for place, constraint in enumerate(self.constraints):
             if constraint.allowed & bit:
-                alike &= self.value_set(place, number)
+                devices &= self.value_set(place, number)
             else:
-                alike &= ~constraint.allowed
-        return alike
+                devices &= ~constraint.allowed
+        return devices
 
 
-def reach(tiers: Tiers, devices: int, most: int) -> int:
-    """The most that ``most`` of the devices can give together."""
+def largest_amount(tiers: Tiers, devices: int, most: int) -> int:
+    """Return the largest amount that ``most`` of the devices have free together."""
     total = 0
     for free, members in tiers:
         count = min(most, (members & devices).bit_count())
@@ -254,14 +280,15 @@ def reach(tiers: Tiers, devices: int, most: int) -> int:
     return total
 
 
-def _supply(slots: Sequence[Slot], devices: int) -> bool:
+def _can_supply(slots: Sequence[Slot], devices: int) -> bool:
+    """True if the devices are enough for each slot, and for all exclusive ones together."""
     together = demand = 0
     for slot in slots:
-        mine = slot.usable & devices
-        if mine.bit_count() < slot.least:
+        usable = slot.usable & devices
+        if usable.bit_count() < slot.least:
             return False
-        if slot.mode is Mode.EXCLUSIVE:
-            together |= mine
+        if slot.mode is AccessMode.EXCLUSIVE:
+            together |= usable
             demand += slot.least
     return together.bit_count() >= demand
 
@@ -272,9 +299,9 @@ def _alternative(claims: Sequence[Claim], choice: Choice) -> Alternative:
 
 
 def _most(alternative: Alternative, room: int) -> int:
-    """The most devices a slot may take, so that its claim's other slots keep their least."""
+    """Return the most devices of a slot that leave the claim's other slots their least."""
     if alternative.every:
         return room
-    if alternative.mode is not Mode.SHARED:
+    if alternative.mode is not AccessMode.SHARED:
         return alternative.count
     return room if alternative.limit is None else min(room, alternative.limit)

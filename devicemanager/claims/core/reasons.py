@@ -1,12 +1,27 @@
-"""Why devices were not taken: for each, the first rule that excluded it."""
+"""Why claims did not get devices: for each device, the first rule that excludes it.
+
+In:  the same arguments as ``solve``, or an answer of it.
+Out: ``Rejection`` for each alternative of a call that does not fit; ``Leftover`` for each
+     request of one that does.
+"""
+
+# The rules apply in a fixed order: driver, class and constraints (from the front end), other
+# claims, capacity, budgets, matched attributes. Each device counts for one rule only, so the
+# numbers of an explanation add up to all devices.
+#
+# This runs after the search with its own step budget: the explanation of a rejection must not
+# depend on what the search has left. It can afford first fit and the exact decision once more
+# for each request, to distinguish "does not fit" from "not with the other requests".
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from devicemanager.claims.core import decide, firstfit
+from devicemanager.claims.core import decide, first_fit
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.ledger_view import LedgerView, affords
 from devicemanager.claims.core.model import (
+    AccessMode,
     Allocation,
     Alternative,
     Cause,
@@ -14,19 +29,17 @@ from devicemanager.claims.core.model import (
     Exclusion,
     Leftover,
     Limits,
-    Mode,
     Rejection,
 )
-from devicemanager.claims.core.problem import Choice, Problem, Slot, reach
-from devicemanager.claims.core.step_budget import OrderLostError, OutOfStepsError, Steps
-from devicemanager.claims.core.view import View, affords
+from devicemanager.claims.core.problem import Choice, Problem, Slot, largest_amount
+from devicemanager.claims.core.step_budget import FirstFitCutOffError, OutOfStepsError, StepBudget
 from devicemanager.core import bitset
 
 
 def rejections(
-    view: View, ledger: Ledger, claims: Sequence[Claim], limits: Limits
+    view: LedgerView, ledger: Ledger, claims: Sequence[Claim], limits: Limits
 ) -> tuple[Rejection, ...]:
-    """Of the requests that could not be served even alone; of all requests, if each could."""
+    """Explain the requests that do not fit even alone; all requests if each one fits alone."""
     by_request = [
         [_rejection(view, ledger, claims, choice, limits) for choice in choices]
         for choices in _choices(claims)
@@ -38,24 +51,25 @@ def rejections(
 
 
 def _choices(claims: Sequence[Claim]) -> Iterator[list[Choice]]:
-    """For each request, the choices there are."""
+    """Return the choices of each request."""
     for place, claim in enumerate(claims):
         for number, request in enumerate(claim.requests):
             yield [(place, number, index) for index in range(len(request.alternatives))]
 
 
 def _rejection(
-    view: View, ledger: Ledger, claims: Sequence[Claim], choice: Choice, limits: Limits
+    view: LedgerView, ledger: Ledger, claims: Sequence[Claim], choice: Choice, limits: Limits
 ) -> Rejection:
     claim = claims[choice[0]]
     alternative = claim.requests[choice[1]].alternatives[choice[2]]
-    # Of its own, so that what the search spent does not cut the explanation off.
-    problem = Problem.of(view, claims, [choice], limits.devices, Steps(limits.total))
+    problem = Problem.of(view, claims, [choice], limits.devices, StepBudget(limits.total))
     slot = problem.slots[0]
     sieve = _Sieve(view, alternative)
     sieve.use(ledger)
     sieve.match(problem, slot, _most_useful(problem, slot))
-    reachable = {name: reach(tiers, sieve.rest, slot.most) for name, tiers in slot.tiers.items()}
+    reachable = {
+        name: largest_amount(tiers, sieve.rest, slot.most) for name, tiers in slot.tiers.items()
+    }
     slot.usable = sieve.rest
     cause = _cause(problem, slot, reachable, limits)
     return Rejection(
@@ -70,7 +84,7 @@ def _rejection(
 
 
 def _most_useful(problem: Problem, slot: Slot) -> int:
-    """Of the devices that agree in all matched values, those that suffice, or else the most."""
+    """Return the devices whose matched values suffice, or else the largest group that agrees."""
     if slot.alternative.every or not slot.constraints:
         return slot.usable
     cells = list(problem.cells(slot))
@@ -90,9 +104,9 @@ def _cause(problem: Problem, slot: Slot, reachable: dict[str, int], limits: Limi
 
 def _fits_alone(problem: Problem, limits: Limits) -> bool:
     try:
-        return firstfit.search(problem, [0], limits.first_fit) is not None
-    except OrderLostError:
-        pass
+        return first_fit.search(problem, [0], limits.first_fit) is not None
+    except FirstFitCutOffError:
+        pass  # decide below
     try:
         return not decide.is_decidable(problem, [0]) or decide.decide(problem, [0]) is not None
     except OutOfStepsError:
@@ -100,15 +114,15 @@ def _fits_alone(problem: Problem, limits: Limits) -> bool:
 
 
 def leftovers(
-    view: View, ledger: Ledger, claims: Sequence[Claim], allocations: Sequence[Allocation]
+    view: LedgerView, ledger: Ledger, claims: Sequence[Claim], allocations: Sequence[Allocation]
 ) -> tuple[Leftover, ...]:
-    """What an answer did not take, for each request. ``view`` and ``ledger`` as before it."""
+    """Explain for each request what it did not get. ``view``, ``ledger``: before the answer."""
     numbers = view.inventory.index
     taken: dict[tuple[int, int], tuple[int, int]] = {}
     for place, allocation in enumerate(allocations):
         for grant in allocation.grants:
             _, devices = taken.get((place, grant.request), (0, 0))
-            if grant.device in numbers:  # it may have gone since
+            if grant.device in numbers:  # else its pool was republished without it
                 devices |= 1 << numbers[grant.device]
             taken[place, grant.request] = grant.alternative, devices
     return tuple(
@@ -118,7 +132,7 @@ def leftovers(
 
 
 def _leftover(
-    view: View,
+    view: LedgerView,
     ledger: Ledger,
     claims: Sequence[Claim],
     choice: Choice,
@@ -126,26 +140,26 @@ def _leftover(
 ) -> Leftover:
     claim = claims[choice[0]]
     alternative = claim.requests[choice[1]].alternatives[choice[2]]
-    mine = taken[choice[:2]][1]
-    problem = Problem.of(view, claims, [choice], 0, Steps(0))
-    sieve = _Sieve(view, alternative, mine)
+    own = taken[choice[:2]][1]
+    problem = Problem.of(view, claims, [choice], 0, StepBudget(0))
+    sieve = _Sieve(view, alternative, own)
     sieve.use(ledger)
-    sieve.match(problem, problem.slots[0], _agreeing(problem, mine))
+    sieve.match(problem, problem.slots[0], _agreeing(problem, own))
     for (place, request), (index, devices) in sorted(taken.items()):
         other = claims[place].requests[request].alternatives[index]
         if place == choice[0]:
             sieve.exclude(f"taken by {other.label}", devices)
-        elif Mode.EXCLUSIVE in (other.mode, alternative.mode) and Mode.ADMIN not in (
+        elif AccessMode.EXCLUSIVE in (other.mode, alternative.mode) and AccessMode.ADMIN not in (
             other.mode,
             alternative.mode,
         ):
             sieve.exclude(f"taken by claim {claims[place].id}", devices)
     sieve.exclude("not needed", sieve.rest)
-    return Leftover(claim.id, alternative.label, mine, tuple(sieve.exclusions))
+    return Leftover(claim.id, alternative.label, own, tuple(sieve.exclusions))
 
 
 def _agreeing(problem: Problem, taken: int) -> int:
-    """The devices with the matched values of those taken, as far as these still have them."""
+    """Return the devices with the matched values of those taken, if these still have them."""
     found = problem.slots[0].usable | taken
     for place in problem.slots[0].constraints:
         with_value = taken & problem.constraints[place].allowed
@@ -155,49 +169,50 @@ def _agreeing(problem: Problem, taken: int) -> int:
 
 
 class _Sieve:
-    """The devices that no rule has excluded so far."""
+    """The devices that no rule has excluded yet, and the exclusions so far."""
 
-    def __init__(self, view: View, alternative: Alternative, taken: int = 0) -> None:
+    def __init__(self, view: LedgerView, alternative: Alternative, taken: int = 0) -> None:
         self.exclusions = list(alternative.exclusions)
         self.rest = alternative.eligible & ~taken
         self._view = view
         self._alternative = alternative
 
     def exclude(self, rule: str, devices: int) -> None:
+        """Apply a rule to the devices that are left."""
         found = self.rest & devices
         if found:
             self.exclusions.append(Exclusion(rule, found))
             self.rest ^= found
 
     def use(self, ledger: Ledger) -> None:
-        """What holders, shares and budgets exclude."""
-        if self._alternative.mode is Mode.ADMIN:
+        """Exclude what other claims, capacity and budgets exclude."""
+        if self._alternative.mode is AccessMode.ADMIN:
             return
-        self._holders(ledger)
+        self._other_claims(ledger)
         for resource in self._alternative.amounts:
-            self._share(resource)
+            self._capacity(resource)
         self._budgets()
 
-    def _holders(self, ledger: Ledger) -> None:
+    def _other_claims(self, ledger: Ledger) -> None:
         view = self._view
-        sharing = self._alternative.mode is Mode.SHARED
+        sharing = self._alternative.mode is AccessMode.SHARED
         found: dict[str, int] = {}
-        for number in bitset.numbers(self.rest & (view.whole if sharing else view.in_use)):
-            holders = ", ".join(ledger.holders(view.inventory.devices[number].key))
-            part = "" if view.whole >> number & 1 else " in part"
-            rule = f"held{part} by claim {holders}"
+        for number in bitset.numbers(self.rest & (view.exclusive if sharing else view.in_use)):
+            claims = ", ".join(ledger.claims_using(view.inventory.devices[number].key))
+            part = "" if view.exclusive >> number & 1 else "partly "
+            rule = f"{part}allocated to claim {claims}"
             found[rule] = found.get(rule, 0) | 1 << number
         for rule, devices in found.items():
             self.exclude(rule, devices)
 
-    def _share(self, resource: str) -> None:
+    def _capacity(self, resource: str) -> None:
         view = self._view
         offering = bitset.union(
-            kind.devices for kind in view.inventory.kinds if resource in kind.shares
+            kind.devices for kind in view.inventory.kinds if resource in kind.capacity
         )
         self.exclude(f"offers no {resource}", ~offering)
-        only = Alternative("", self.rest, Mode.SHARED, amounts={resource: 1})
-        self.exclude(f"has no {resource} left", self.rest & ~view.sharing(only, self.rest))
+        only = Alternative("", self.rest, AccessMode.SHARED, amounts={resource: 1})
+        self.exclude(f"has no {resource} left", self.rest & ~view.shareable(only, self.rest))
 
     def _budgets(self) -> None:
         view = self._view
@@ -210,14 +225,14 @@ class _Sieve:
         self._merge()
 
     def _merge(self) -> None:
-        """One entry for each rule."""
+        """Leave one entry for each rule: several kinds of devices can break the same one."""
         found: dict[str, int] = {}
         for each in self.exclusions:
             found[each.rule] = found.get(each.rule, 0) | each.devices
         self.exclusions = [Exclusion(rule, devices) for rule, devices in found.items()]
 
     def match(self, problem: Problem, slot: Slot, agreeing: int) -> None:
-        """What lacks a matched attribute, and what differs from the ``agreeing`` devices."""
+        """Exclude what lacks a matched attribute, or differs from the ``agreeing`` devices."""
         for place in slot.constraints:
             constraint = problem.constraints[place]
             having = bitset.union(constraint.values.values())

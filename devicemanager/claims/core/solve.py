@@ -1,10 +1,28 @@
-"""Which devices claims get: all of them together, or none.
+"""Find devices for claims: for all of them together, or for none.
 
-The order of answers is that of the specification: first the alternatives, the earlier
-request keeping its preference over the later one; then for these alternatives request by
-request, as ``firstfit`` says. The answer does not depend on anything but the arguments, and
-the ledger is not changed: ``Ledger.commit`` does that.
+In:  the inventory of one node, the ledger, and the claims of one call.
+Out: an ``Outcome``. The ledger is not changed; ``Ledger.commit`` records a solution.
 """
+
+# Which answer: the requests of all claims stand in a row, in the order given. First counts
+# preference: an earlier request keeps a better alternative even if all later ones then get a
+# worse one. For these alternatives, ``first_fit`` has the order of the devices.
+#
+# The search has layers. Each one is exact or leaves the rest to the next:
+#
+# 1. ``_options`` drops alternatives that do not fit even alone.
+# 2. ``_choose`` goes through the combinations of alternatives, depth first, and extends a
+#    combination only if it can be filled so far. Most calls have only one combination.
+# 3. ``Problem.reduce`` removes devices and values by counting.
+# 4. ``_components`` splits slots that cannot interfere with each other. Then hard parts of a
+#    call do not multiply each other's cost, and the first answers of the parts together are the
+#    first answer of the whole.
+# 5. ``first_fit`` searches each component in the documented order.
+# 6. ``decide`` takes over for whole devices if first fit needs too many picks. It says exactly
+#    if the component fits; its answer need not be the first one in order.
+#
+# All layers count steps in one ``StepBudget``. A spent budget ends the call as ``Undecided``,
+# which is never "does not fit".
 
 from __future__ import annotations
 
@@ -12,30 +30,33 @@ from collections.abc import Sequence
 
 import attrs
 
-from devicemanager.claims.core import decide, firstfit, max_flow, reasons
-from devicemanager.claims.core.components import components
-from devicemanager.claims.core.firstfit import Part
+from devicemanager.claims.core import decide, first_fit, max_flow, reasons
+from devicemanager.claims.core.first_fit import SlotDevices
 from devicemanager.claims.core.inventory import Inventory
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.ledger_view import LedgerView
 from devicemanager.claims.core.model import (
+    AccessMode,
     Allocation,
     Alternative,
-    Budget,
     Claim,
     Error,
     Grant,
     Infeasible,
     Limits,
-    Mode,
     Outcome,
     Solution,
+    Undecided,
 )
-from devicemanager.claims.core.problem import Choice, Problem
-from devicemanager.claims.core.step_budget import OrderLostError, OutOfStepsError, Steps
-from devicemanager.claims.core.view import View
+from devicemanager.claims.core.problem import Choice, Problem, Slot
+from devicemanager.claims.core.step_budget import (
+    FirstFitCutOffError,
+    OutOfStepsError,
+    StepBudget,
+)
 from devicemanager.core import bitset
 
-Answer = tuple[Choice, Part]
+Answer = tuple[Choice, SlotDevices]
 
 DEFAULT_LIMITS = Limits()
 
@@ -46,18 +67,19 @@ def solve(
     claims: Sequence[Claim],
     limits: Limits = DEFAULT_LIMITS,
 ) -> Outcome:
-    """The first answer for claims that are not allocated yet, all of one node.
+    """Find devices for claims that are not allocated yet, all on one node.
 
-    ``Infeasible`` and ``Error`` are certain; ``Budget`` means that nothing is known.
+    ``Infeasible`` and ``Error`` are certain; ``Undecided`` means that nothing is known.
     """
+    # Certain without a search, and an error even if the claims do not fit anyway.
     for claim in claims:
         if (error := _too_many(claim, limits.devices)) is not None:
             return error
-    call = _Call(View.of(inventory, ledger), claims, limits)
+    call = _Call(LedgerView.of(inventory, ledger), claims, limits)
     try:
         found = call.run()
     except OutOfStepsError:
-        return Budget(call.steps.spent)
+        return Undecided(call.steps.spent)
     if found is not None:
         return Solution(call.allocations(found), call.steps.spent)
     if call.too_many is not None:
@@ -75,20 +97,20 @@ def _least(alternative: Alternative) -> int:
 
 
 def _error(claim: Claim, count: int, most: int) -> Error:
-    return Error(claim.id, f"it takes {count} devices, and a claim may have {most} at most")
+    return Error(claim.id, f"needs {count} devices; a claim can have at most {most}")
 
 
 class _Call:
-    def __init__(self, view: View, claims: Sequence[Claim], limits: Limits) -> None:
+    def __init__(self, view: LedgerView, claims: Sequence[Claim], limits: Limits) -> None:
         self.view = view
-        self.steps = Steps(limits.total)
+        self.steps = StepBudget(limits.total)
+        # The first claim that would fit if a claim could have more devices.
         self.too_many: Error | None = None
-        """A claim that the limit of devices for a claim kept from an answer."""
         self._claims = claims
         self._limits = limits
 
     def run(self) -> list[Answer] | None:
-        """The first answer: a choice and its part for each request. None if there is none."""
+        """Return the first answer, a choice and its devices for each request, or None."""
         options = [
             self._options(claim, request)
             for claim in range(len(self._claims))
@@ -96,19 +118,20 @@ class _Call:
         ]
         if not all(options):
             return None
+        # The first preferences are the usual answer, and the cheapest one to try.
         first = self._fill([choices[0] for choices in options])
         if first is not None or all(len(choices) == 1 for choices in options):
             return first
         return self._choose(options)
 
     def _options(self, claim: int, request: int) -> list[Choice]:
-        """The alternatives worth trying, in order: each could be served if it were alone."""
+        """Return the alternatives worth trying, in order: each one fits on its own."""
         found: list[Choice] = []
         alternatives = self._claims[claim].requests[request].alternatives
         for index, alternative in enumerate(alternatives):
             choice = (claim, request, index)
             if any(_same(alternative, alternatives[other]) for _, _, other in found):
-                continue  # what an earlier one does not get, this one does not get either
+                continue  # a repeated alternative cannot succeed where the earlier one failed
             problem = self._problem([choice])
             if problem.reduce():
                 found.append(choice)
@@ -117,10 +140,11 @@ class _Call:
         return found
 
     def _choose(self, options: list[list[Choice]]) -> list[Answer] | None:
-        """The first vector of alternatives that can be served, depth first, and its answer.
+        """Return the first combination of alternatives that can be filled, with its answer.
 
-        Each beginning of a vector is served alone, together with the requests that have one
-        option only, before it is made longer.
+        Depth first. Requests with one option take part from the start. Each combination so
+        far is filled before it is extended, so a conflict between early requests is found once
+        and not once for each combination of the later ones.
         """
         chosen = [choices[0] if len(choices) == 1 else None for choices in options]
         undecided = [place for place, choice in enumerate(chosen) if choice is None]
@@ -144,39 +168,39 @@ class _Call:
     def _is_possible(
         self, chosen: Sequence[Choice | None], options: Sequence[Sequence[Choice]]
     ) -> bool:
-        """Are there enough whole devices, if what is undecided may have any option's?"""
+        """True if there are enough whole devices for some choice of the undecided requests."""
         demands = []
         for choice, choices in zip(chosen, options, strict=True):
             found = [self._alternative(each) for each in ([choice] if choice else choices)]
-            if all(each.mode is Mode.EXCLUSIVE for each in found):
+            if all(each.mode is AccessMode.EXCLUSIVE for each in found):
                 devices = bitset.union(self.view.usable(each) for each in found)
                 demands.append((devices, min(each.count for each in found)))
-        self.steps.work(len(demands))
+        self.steps.spend(len(demands))
         return max_flow.fits(demands, self.steps)
 
     def _fill(self, choices: list[Choice]) -> list[Answer] | None:
-        """Serve these alternatives; None if that cannot be."""
+        """Find devices for these alternatives, or None."""
         problem = self._problem(choices)
-        # What it costs to set the problem up, compared with a pick.
-        self.steps.work(len(choices) * (4 + len(self.view.inventory.kinds) // 64))
-        parts: dict[int, Part] = {}
+        # The cost of setting the problem up, compared with a pick.
+        self.steps.spend(len(choices) * (4 + len(self.view.inventory.kinds) // 64))
+        devices: dict[int, SlotDevices] = {}
         if not problem.reduce():
             self._note_too_many(problem)
             return None
-        for slots in components(problem):
+        for slots in _components(problem):
             found = self._fill_component(problem, slots)
             if found is None:
                 self._note_too_many(problem)
                 return None
-            parts.update(found)
-        return [(choice, parts[place]) for place, choice in enumerate(choices)]
+            devices.update(found)
+        return [(choice, devices[place]) for place, choice in enumerate(choices)]
 
-    def _fill_component(self, problem: Problem, slots: list[int]) -> dict[int, Part] | None:
+    def _fill_component(self, problem: Problem, slots: list[int]) -> dict[int, SlotDevices] | None:
         if not decide.is_decidable(problem, slots):
-            return firstfit.search(problem, slots, None)
+            return first_fit.search(problem, slots, None)
         try:
-            return firstfit.search(problem, slots, self._limits.first_fit)
-        except OrderLostError:
+            return first_fit.search(problem, slots, self._limits.first_fit)
+        except FirstFitCutOffError:
             return decide.decide(problem, slots)
 
     def _problem(self, choices: list[Choice]) -> Problem:
@@ -188,21 +212,21 @@ class _Call:
 
     def _note_too_many(self, problem: Problem) -> None:
         for slot in problem.slots:
-            if (count := slot.exceeds()) and self.too_many is None:
+            if (count := slot.devices_over_limit()) and self.too_many is None:
                 claim = self._claims[slot.claim]
                 room = self._limits.devices - slot.most
                 self.too_many = _error(claim, count + room, self._limits.devices)
 
     def allocations(self, answers: Sequence[Answer]) -> tuple[Allocation, ...]:
-        """The answers as what each claim gets."""
+        """Return what each claim gets."""
         grants: list[list[Grant]] = [[] for _ in self._claims]
-        for choice, part in answers:
+        for choice, found in answers:
             alternative = self._alternative(choice)
-            amounts = part.amounts or ({},) * len(part.devices)
-            for number, given in zip(part.devices, amounts, strict=True):
+            amounts = found.amounts or ({},) * len(found.devices)
+            for number, each in zip(found.devices, amounts, strict=True):
                 key = self.view.inventory.devices[number].key
                 grants[choice[0]].append(
-                    Grant(key, *choice[1:], alternative.label, alternative.mode, given)
+                    Grant(key, *choice[1:], alternative.label, alternative.mode, each)
                 )
         return tuple(
             Allocation(claim.id, tuple(own))
@@ -211,5 +235,43 @@ class _Call:
 
 
 def _same(one: Alternative, other: Alternative) -> bool:
-    """Do both ask for the same?"""
+    """True if both request the same."""
     return attrs.evolve(one, label=other.label, exclusions=other.exclusions) == other
+
+
+def _components(problem: Problem) -> list[list[int]]:
+    """Return the slots by component, each ascending, in the order of their first slots."""
+    leader = list(range(len(problem.slots)))
+    pools = [_charging_pools(problem, slot) for slot in problem.slots]
+    for place, slot in enumerate(problem.slots):
+        for other in range(place):
+            if leader[other] == leader[place]:
+                continue
+            if _can_interfere(problem.slots[other], slot) or pools[other] & pools[place]:
+                old, new = leader[place], leader[other]
+                leader = [new if each == old else each for each in leader]
+    found: dict[int, list[int]] = {}
+    for place, each in enumerate(leader):
+        found.setdefault(each, []).append(place)
+    return sorted(found.values())
+
+
+def _can_interfere(one: Slot, other: Slot) -> bool:
+    """True if a pick for one slot can change what the other can get, charges aside."""
+    if set(one.constraints) & set(other.constraints):
+        return True
+    # Admin access uses no device. Only within a claim does it matter: a claim gets a device once.
+    if one.claim != other.claim and AccessMode.ADMIN in (one.mode, other.mode):
+        return False
+    return bool(one.usable & other.usable)
+
+
+def _charging_pools(problem: Problem, slot: Slot) -> int:
+    """Return the set of pools that a pick for this slot can charge."""
+    if slot.mode is AccessMode.ADMIN:
+        return 0
+    found = 0
+    for kind in problem.view.inventory.kinds:
+        if kind.charge and kind.devices & slot.usable & ~problem.view.in_use:
+            found |= 1 << kind.pool
+    return found

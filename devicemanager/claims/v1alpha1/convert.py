@@ -1,4 +1,7 @@
-"""Published pools into the allocator's inventory, and its answers into a claim's status."""
+"""Published pools into the inventory of the search, and its solutions into a claim's status."""
+
+# Amounts are rounded here, and nowhere else: charges up, budgets and capacity down, to whole
+# blocks. So the search never overcommits a device, and compares integers only.
 
 from __future__ import annotations
 
@@ -15,25 +18,26 @@ Attributes = Mapping[str, AttributeValue]
 
 
 class Converter:
-    """Makes inventories of pools; a pool that stays the same is converted once."""
+    """Makes inventories from pools; an unchanged pool is converted once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[api.DevicePool, core.Pool]] = {}
+        self._converted: dict[str, tuple[api.DevicePool, core.Pool]] = {}
 
     def inventory_of(self, pools: Iterable[api.DevicePool], node: str) -> core.Inventory:
-        """The devices that claims on ``node`` can get: of its pools and of pools without node."""
+        """Return the devices that claims on ``node`` can get, also of pools without a node."""
         usable = (pool for pool in pools if pool.node_name in ("", node))
         return core.Inventory.of(map(self._pool, usable))
 
     def forget(self, pool: str) -> None:
-        """The pool is gone."""
-        self._known.pop(pool, None)
+        """Remove a withdrawn pool from the cache."""
+        self._converted.pop(pool, None)
 
     def _pool(self, pool: api.DevicePool) -> core.Pool:
-        known = self._known.get(pool.name)
-        if known is None or known[0] is not pool:
-            known = self._known[pool.name] = pool, _pool(pool)
-        return known[1]
+        # By identity: the store keeps the same object until the pool is republished.
+        found = self._converted.get(pool.name)
+        if found is None or found[0] is not pool:
+            found = self._converted[pool.name] = pool, _pool(pool)
+        return found[1]
 
 
 def _pool(pool: api.DevicePool) -> core.Pool:
@@ -43,22 +47,22 @@ def _pool(pool: api.DevicePool) -> core.Pool:
         resource.name: round_down(resource.capacity.nanos, resource.block_size.nanos)
         for resource in pool.resources
     }
-    shared = _Shared()
-    devices = tuple([_device(pool, device, common, blocks, shared) for device in pool.devices])
+    mappings = _Mappings()
+    devices = tuple([_device(pool, device, common, blocks, mappings) for device in pool.devices])
     return core.Pool(core.PoolKey(pool.driver, pool.name), devices, budget)
 
 
 _T = TypeVar("_T")
 
 
-class _Shared:
-    """Hands out one mapping for all equal ones: most devices of a pool are alike."""
+class _Mappings:
+    """Cache of equal mappings: most devices of a pool are alike, and can share one."""
 
     def __init__(self) -> None:
-        self._known: dict[object, Any] = {}
+        self._unique: dict[object, Any] = {}
 
-    def one(self, mapping: Mapping[str, _T]) -> Mapping[str, _T]:
-        found: Mapping[str, _T] = self._known.setdefault(frozenset(mapping.items()), mapping)
+    def unique(self, mapping: Mapping[str, _T]) -> Mapping[str, _T]:
+        found: Mapping[str, _T] = self._unique.setdefault(frozenset(mapping.items()), mapping)
         return found
 
 
@@ -67,17 +71,17 @@ def _device(
     device: api.Device,
     common: Attributes,
     blocks: Mapping[str, int],
-    shared: _Shared,
+    mappings: _Mappings,
 ) -> core.Device:
     charge = {
         name: round_up(amount.nanos, blocks[name]) for name, amount in device.requests.items()
     }
-    shares = {resource.name: _share(resource) for resource in device.resources}
+    capacity = {resource.name: _capacity(resource) for resource in device.resources}
     return core.Device(
         core.DeviceKey(pool.driver, pool.name, device.name),
-        shared.one({**common, **_attributes(device.attributes)}),
-        shared.one({name: amount for name, amount in charge.items() if amount}),
-        shared.one(shares),
+        mappings.unique({**common, **_attributes(device.attributes)}),
+        mappings.unique({name: amount for name, amount in charge.items() if amount}),
+        mappings.unique(capacity),
     )
 
 
@@ -85,13 +89,13 @@ def _attributes(attributes: Iterable[api.Attribute]) -> dict[str, AttributeValue
     return {attribute.name: attribute.values()[0] for attribute in attributes}
 
 
-def _share(resource: api.ResourceCapacity) -> core.Share:
+def _capacity(resource: api.ResourceCapacity) -> core.ConsumableCapacity:
     block = resource.block_size.nanos
-    return core.Share(round_down(resource.capacity.nanos, block), block)
+    return core.ConsumableCapacity(round_down(resource.capacity.nanos, block), block)
 
 
 def allocations_of(allocation: Allocation, pools: Pools) -> tuple[api.DeviceAllocation, ...]:
-    """``status.allocations``; amounts are written the way the pools write the capacities."""
+    """Return ``status.allocations``, with amounts in the format of the pools' capacities."""
     return tuple([_entry(grant, pools) for grant in allocation.grants])
 
 

@@ -1,4 +1,4 @@
-"""Reading the fields of a mapping that may hold anything, noting every mistake."""
+"""Read the fields of a mapping that can contain anything, and collect every error."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ _T = TypeVar("_T")
 
 
 def json_value(value: object) -> Any:
-    """``value`` without what YAML or Python has and JSON has not: dates, bytes, sets, keys of any
-    type, halves of surrogate pairs."""
+    """Return ``value`` with JSON types only.
+
+    YAML and Python also have dates, bytes, sets, keys of any type and lone surrogates.
+    """
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, str):
-        return _whole(value)
+        return _utf8(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, datetime.date):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Mapping):
-        return {_whole(str(key)): json_value(each) for key, each in value.items()}
+        return {_utf8(str(key)): json_value(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [json_value(each) for each in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(_whole(str(each)) for each in value)
-    return _whole(str(value))
+        return sorted(_utf8(str(each)) for each in value)
+    return _utf8(str(value))
 
 
-def _whole(text: str) -> str:
-    """``text`` as UTF-8 can spell it."""
+def _utf8(text: str) -> str:
+    """Return ``text`` with lone surrogates replaced, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -42,10 +44,11 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class Fields:
-    """The fields of one mapping. What is absent or null gives the default.
+    """The fields of one mapping, each read once.
 
-    Whatever cannot be read gives the default as well and is noted in ``errors``. ``finish``
-    notes the fields that nobody asked for.
+    An absent or null field gives the default. So does an invalid one, which also adds an error
+    to ``errors``: reading continues, and a user sees all errors at once. ``finish`` adds an
+    error for each field that was not read.
     """
 
     def __init__(self, value: object, path: str, errors: list[FieldError]) -> None:
@@ -58,14 +61,15 @@ class Fields:
             errors.append(wrong_type(path or "object", "a mapping", value))
 
     def under(self, name: str) -> str:
+        """Return the path of a field."""
         return f"{self.path}.{name}" if self.path else name
 
     def take(self, name: str) -> object:
-        """The raw value, or None."""
+        """Return the raw value, or None."""
         return self._left.pop(name, None)
 
     def take_any_case(self, name: str) -> object:
-        """The raw value of the field in whatever case it is spelled."""
+        """Return the raw value of a field whose name can be in any case."""
         spelled = [
             key for key in self._left if isinstance(key, str) and key.lower() == name.lower()
         ]
@@ -75,37 +79,43 @@ class Fields:
         return values[0] if values else None
 
     def text(self, name: str) -> str:
+        """Return a string; empty if it is absent."""
         return self.as_text(self.take(name), name)
 
     def as_text(self, value: object, name: str) -> str:
-        text = self._checked(value, name, str, "a text", "")
-        if text.isascii() or text == _whole(text):
+        """Return ``value``, the value of field ``name``, as a string."""
+        text = self._checked(value, name, str, "a string", "")
+        if text.isascii() or text == _utf8(text):
             return text
         self.errors.append(invalid(self.under(name), text, "must be Unicode text"))
         return ""
 
     def boolean(self, name: str) -> bool:
+        """Return a boolean; False if it is absent."""
         return self._checked(self.take(name), name, bool, "true or false", False)
 
     def integer(self, name: str) -> int | None:
+        """Return a 64-bit integer; None if it is absent."""
         value = self.take(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or value not in _INT64:
-            self.errors.append(wrong_type(self.under(name), "an integer of 64 bits", value))
+            self.errors.append(wrong_type(self.under(name), "a 64-bit integer", value))
             return None
         return value
 
     def optional_text(self, name: str) -> str | None:
+        """Return a string; None if it is absent."""
         value = self.take(name)
         return None if value is None else self.as_text(value, name)
 
     def quantity(self, name: str) -> Quantity | None:
+        """Return a quantity; None if it is absent."""
         value = self.take(name)
         return None if value is None else self._quantity(value, self.under(name))
 
     def required_quantity(self, name: str) -> Quantity:
-        """Notes an absent one as such, and gives 0."""
+        """Return a quantity; 0, with an error, if it is absent."""
         value = self.take(name)
         if value is None:
             self.errors.append(required(self.under(name)))
@@ -117,13 +127,14 @@ class Fields:
             self.errors.append(wrong_type(path, "a quantity such as 500m or 1Gi", value))
             return None
         try:
-            # YAML and JSON numbers are quantities that somebody did not put in quotes.
+            # A YAML or JSON number is a quantity without quotes.
             return Quantity.parse(value if isinstance(value, str) else repr(value))
         except ValueError as error:
             self.errors.append(invalid(path, value, str(error)))
             return None
 
     def quantities(self, name: str) -> dict[str, Quantity]:
+        """Return a mapping of quantities."""
         value, path = self.take(name), self.under(name)
         if value is None:
             return {}
@@ -134,16 +145,17 @@ class Fields:
         for key, amount in value.items():
             quantity = self._quantity(amount, f"{path}[{plain(key)}]")
             if not isinstance(key, str):
-                self.errors.append(wrong_type(path, "a mapping with texts as keys", key))
+                self.errors.append(wrong_type(path, "a mapping with strings as keys", key))
             elif quantity is not None:
                 found[key] = quantity
         return found
 
     def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of strings."""
         return tuple([self.as_text(item, f"{name}[{i}]") for i, item in self._items(name)])
 
     def each(self, name: str, read: Callable[[Fields], _T]) -> tuple[_T, ...]:
-        """The items of a list of mappings."""
+        """Return the items of a list of mappings, each read by ``read``."""
         path = self.under(name)
         found = []
         for number, item in self._items(name):
@@ -156,6 +168,7 @@ class Fields:
         return tuple(found)
 
     def raw_items(self, name: str) -> tuple[Any, ...]:
+        """Return the items of a list as JSON values."""
         return tuple([json_value(item) for _, item in self._items(name)])
 
     def _items(self, name: str) -> Iterator[tuple[int, object]]:
@@ -163,17 +176,18 @@ class Fields:
         return enumerate(value)
 
     def inner(self, name: str) -> Fields:
-        """The fields of a mapping inside; to be finished by whoever asks."""
+        """Return the fields of a nested mapping; the caller finishes them."""
         return Fields(self.take(name), self.under(name), self.errors)
 
     def rest(self) -> dict[str, Any]:
-        """All fields that nobody asked for, taken, as JSON has values."""
+        """Return all fields that were not read, as JSON values."""
         left, self._left = self._left, {}
-        return {_whole(str(key)): json_value(value) for key, value in left.items()}
+        return {_utf8(str(key)): json_value(value) for key, value in left.items()}
 
     def finish(self) -> None:
+        """Add an error for each field that was not read."""
         for name in self._left:
-            self.errors.append(FieldError(self.under(plain(name)), "no such field"))
+            self.errors.append(FieldError(self.under(plain(name)), "unknown field"))
 
     def _checked(self, value: object, name: str, kind: type[_T], expected: str, default: _T) -> _T:
         if value is None:

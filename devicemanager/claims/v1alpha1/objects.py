@@ -1,8 +1,7 @@
-"""The objects of ``devmgmtproto.k8s.io/v1alpha1`` as immutable values.
+"""The objects of ``devmgmtproto.k8s.io/v1alpha1`` as immutable values."""
 
-Field names are those of the wire in Python's spelling. Amounts are quantities in whatever
-unit the resource counts in (bytes of memory, CPUs, pieces).
-"""
+# Fields have the names of the API in Python's spelling. Amounts are quantities in the unit of
+# their resource, such as bytes, CPUs or pieces.
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ from typing import Any
 
 import attrs
 
-from devicemanager.claims.attributes import AttributeValue, Kind
+from devicemanager.claims.attributes import AttributeType, AttributeValue
 from devicemanager.core.quantity import NANOS, Quantity
 
 API_VERSION = "devmgmtproto.k8s.io/v1alpha1"
 COUNT = "count"
-"""The key of ``requests`` and ``limits`` that means devices; every other key is a resource."""
+"""The key of ``requests`` and ``limits`` for the number of devices; all others are resources."""
 
 ONE = Quantity(NANOS)
 NOTHING = Quantity(0)
@@ -26,16 +25,18 @@ Quantities = Mapping[str, Quantity]
 
 @attrs.frozen
 class ObjectMeta:
+    """``metadata`` of an object."""
+
     name: str = ""
     namespace: str = ""
     uid: str = ""
     other: Mapping[str, Any] = attrs.field(factory=dict)
-    """Labels, annotations and the rest, as they came."""
+    """Labels, annotations and all other fields, unchanged."""
 
 
 @attrs.frozen
 class ConfigReference:
-    """An object with settings for a driver. In a claim the namespace is the claim's."""
+    """Reference to an object with driver settings. A claim's references have its namespace."""
 
     api_version: str = ""
     kind: str = ""
@@ -45,23 +46,24 @@ class ConfigReference:
 
 @attrs.frozen
 class ConfigObject:
-    """An object that a reference can name; its content is the driver's business."""
+    """Object of any other API with settings for a driver, which interprets them."""
 
     api_version: str
     kind: str
     metadata: ObjectMeta
     content: Mapping[str, Any] = attrs.field(factory=dict)
-    """All of the object as it came."""
+    """The whole object, unchanged."""
 
     @property
     def reference(self) -> ConfigReference:
+        """The reference that names this object."""
         meta = self.metadata
         return ConfigReference(self.api_version, self.kind, meta.name, meta.namespace)
 
 
 @attrs.frozen
 class DeviceClass:
-    """What kind of device a driver offers, and which of its devices belong. No namespace."""
+    """A device type of a driver, and the devices that belong to it. Cluster-scoped."""
 
     metadata: ObjectMeta
     driver: str = ""
@@ -73,12 +75,13 @@ class DeviceClass:
 
     @property
     def name(self) -> str:
+        """``metadata.name``."""
         return self.metadata.name
 
 
 @attrs.frozen
 class Attribute:
-    """A name and exactly one value."""
+    """An attribute of a device; a valid one has exactly one value."""
 
     name: str = ""
     string_value: str | None = None
@@ -87,28 +90,31 @@ class Attribute:
     sem_ver_value: str | None = None
 
     def values(self) -> tuple[AttributeValue, ...]:
-        """All values that are set; a valid attribute has one."""
+        """Return all values that are set."""
         amount = None if self.quantity_value is None else self.quantity_value.nanos
         found = (
-            (Kind.STRING, self.string_value),
-            (Kind.INT, self.int_value),
-            (Kind.QUANTITY, amount),
-            (Kind.SEMVER, self.sem_ver_value),
+            (AttributeType.STRING, self.string_value),
+            (AttributeType.INT, self.int_value),
+            (AttributeType.QUANTITY, amount),
+            (AttributeType.SEMVER, self.sem_ver_value),
         )
-        return tuple([AttributeValue(kind, value) for kind, value in found if value is not None])
+        return tuple([AttributeValue(type_, value) for type_, value in found if value is not None])
 
     def equals(self, other: Attribute) -> bool:
-        """``EqualValue``: the first type that both have decides, and without one they differ."""
-        theirs = {value.kind: value for value in other.values()}
-        for mine in self.values():
-            if mine.kind in theirs:
-                return mine == theirs[mine.kind]
+        """True if the values are equal (``EqualValue``).
+
+        The first type that both have decides; without such a type they differ.
+        """
+        others = {value.type: value for value in other.values()}
+        for own in self.values():
+            if own.type in others:
+                return own == others[own.type]
         return False
 
 
 @attrs.frozen
 class ResourceCapacity:
-    """A resource that is given out in blocks."""
+    """A resource that is allocated in whole blocks."""
 
     name: str = ""
     capacity: Quantity = NOTHING
@@ -117,32 +123,35 @@ class ResourceCapacity:
 
 @attrs.frozen
 class Device:
+    """A device of a pool."""
+
     name: str = ""
     attributes: tuple[Attribute, ...] = ()
     requests: Quantities = attrs.field(factory=dict)
-    """What the device takes of its pool's resources while somebody holds it."""
+    """What the device consumes of its pool's resources while it is allocated."""
     resources: tuple[ResourceCapacity, ...] = ()
-    """What claims may ask of the device itself, and share."""
+    """Resources of the device itself, which claims can request and share."""
 
 
 @attrs.frozen
 class DevicePool:
-    """What a driver publishes. No namespace; the name is unique in the cluster."""
+    """Devices that a driver publishes. Cluster-scoped."""
 
     metadata: ObjectMeta
     driver: str = ""
     node_name: str = ""
-    """Empty: attached to the network, usable on every node."""
+    """Empty for network-attached devices, which every node can use."""
     attributes: tuple[Attribute, ...] = ()
-    """Of every device that has none of the same name."""
+    """Attributes of every device that has none of the same name itself."""
     resources: tuple[ResourceCapacity, ...] = ()
-    """What the devices in use take from together."""
+    """Resources that allocated devices consume."""
     devices: tuple[Device, ...] = ()
     available_devices: int | None = None
-    """The driver's own count in its status; shown, never used."""
+    """The number that the driver reports in its status; shown, never used."""
 
     @property
     def name(self) -> str:
+        """``metadata.name``."""
         return self.metadata.name
 
 
@@ -154,7 +163,7 @@ class ClaimDetail:
     device_class: str = ""
     constraints: str = ""
     requests: Quantities = attrs.field(factory=dict)
-    """At least this much over all chosen devices; empty is one device."""
+    """The least amounts of all chosen devices together; empty is one device."""
     limits: Quantities = attrs.field(factory=dict)
     match_attributes: tuple[str, ...] = ()
     configs: tuple[ConfigReference, ...] = ()
@@ -162,35 +171,39 @@ class ClaimDetail:
 
 @attrs.frozen
 class ClaimInstance:
-    """Either ``detail`` or ``one_of``, in order of preference."""
+    """A request of a claim: either ``detail``, or ``one_of`` in order of preference."""
 
     detail: ClaimDetail | None = None
     one_of: tuple[ClaimDetail, ...] = ()
     name: str = ""
-    """Accepted, and without a meaning."""
+    """Accepted and ignored."""
 
     def details(self) -> tuple[ClaimDetail, ...]:
-        """All alternatives, whichever way they are written."""
+        """Return the alternatives of either form."""
         return self.one_of if self.detail is None else (self.detail,)
 
 
 @attrs.frozen
 class ResourceAllocation:
+    """An allocated amount of a device's resource."""
+
     name: str
     allocation: Quantity
 
 
 @attrs.frozen
 class DeviceAllocation:
+    """An allocated device in the status of a claim."""
+
     device_pool_name: str
     device_name: str
     allocations: tuple[ResourceAllocation, ...] = ()
-    """What the claim holds of the device's resources; none if it holds the device whole."""
+    """The allocated amounts of a shared device; empty if the device is allocated whole."""
 
 
 @attrs.frozen
 class DeviceStatus:
-    """What a driver says about one device of a claim."""
+    """What a driver reports about one device of a claim."""
 
     device_pool_name: str = ""
     device_name: str = ""
@@ -203,16 +216,20 @@ class DeviceStatus:
 
 @attrs.frozen
 class ClaimStatus:
+    """``status`` of a claim."""
+
     allocations: tuple[DeviceAllocation, ...] = ()
     class_configs: tuple[ConfigObject, ...] = ()
     claim_configs: tuple[ConfigObject, ...] = ()
     device_statuses: tuple[DeviceStatus, ...] = ()
     pod_names: tuple[str, ...] = ()
-    """Sorted; the pods that use the claim."""
+    """The pods that use the claim, sorted."""
 
 
 @attrs.frozen
 class DeviceClaim:
+    """A request for devices, with their allocation in its status."""
+
     metadata: ObjectMeta
     claims: tuple[ClaimInstance, ...] = ()
     match_attributes: tuple[str, ...] = ()
@@ -224,7 +241,9 @@ class DeviceClaim:
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def same_spec(self, other: DeviceClaim) -> bool:
+        """True if both request the same."""
         return (self.claims, self.match_attributes) == (other.claims, other.match_attributes)
 
 
 Object = DeviceClass | DeviceClaim | DevicePool | ConfigObject
+"""An object of structured claims."""

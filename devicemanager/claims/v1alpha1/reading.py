@@ -1,8 +1,12 @@
-"""Plain YAML or JSON values into objects of the API."""
+"""YAML, JSON and plain values into objects of the API.
+
+In:  text with any number of documents, or one decoded document.
+Out: valid objects, or InvalidObject with one line for every fault of every document.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -10,20 +14,66 @@ import attrs
 from devicemanager.claims.errors import InvalidObject
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.claims.v1alpha1.fields import Fields, json_value
-from devicemanager.claims.v1alpha1.validate import object_line, object_name, rules_broken
-from devicemanager.objects.manifests.errors import FieldError, described, unsupported
+from devicemanager.claims.v1alpha1.validate import (
+    MAX_DEVICES,
+    broken_rules,
+    object_line,
+    object_name,
+)
+from devicemanager.objects.manifests.documents import load_documents
+from devicemanager.objects.manifests.errors import (
+    FieldError,
+    ManifestError,
+    described,
+    unsupported,
+)
+
+MAX_SIZE = 8 * 1024 * 1024
+"""The longest text, in characters: a pool of 20,000 devices takes some megabytes."""
+_MAX_NODES = 1_000_000
+_TOO_LARGE = f"larger than {MAX_SIZE} characters"
+
+
+def read_text(text: str, where: str = "") -> tuple[api.Object, ...]:
+    """Return all objects of a text; a ``List`` document stands for its items.
+
+    Raises InvalidObject with a line for each fault, starting with ``where``, which names the
+    text. A list with more items than a pool may have devices is a fault, too.
+    """
+    prefix = f"{where}: " if where else ""
+    try:
+        documents = load_documents(text, MAX_SIZE, _MAX_NODES, _TOO_LARGE, MAX_DEVICES)
+    except ManifestError as error:
+        raise InvalidObject((f"{prefix}{error}",)) from None
+    found, lines = [], list[str]()
+    for document in _items(documents):
+        try:
+            found.append(read_object(document))
+        except InvalidObject as error:
+            lines += [prefix + line for line in error.lines]
+    if lines:
+        raise InvalidObject(tuple(lines))
+    return tuple(found)
+
+
+def _items(documents: Iterable[object]) -> Iterable[object]:
+    for document in documents:
+        if isinstance(document, dict) and document.get("kind") == "List":
+            items = document.get("items")
+            yield from items if isinstance(items, list) else [items]
+        else:
+            yield document
 
 
 def read_object(document: object) -> api.Object:
-    """One document as a valid object.
+    """Return the valid object of a document; a kind of another API is a ``ConfigObject``.
 
-    A kind of another API is a ``ConfigObject``. Raises InvalidObject with a line for every
-    rule that the document breaks.
+    Raises InvalidObject with a line for each rule that the document breaks.
     """
     try:
         return _read(document)
     except RecursionError:
-        raise InvalidObject(("object: is nested too deep, or inside of itself",)) from None
+        raise InvalidObject(("object: nested too deeply, or contains itself",)) from None
 
 
 def _read(document: object) -> api.Object:
@@ -46,8 +96,8 @@ def _read(document: object) -> api.Object:
         fields.finish()
     else:
         found = api.ConfigObject(version, kind, metadata, json_value(document))
-    # A document that cannot be read is not judged by the rules as well.
-    errors = errors or rules_broken(found)
+    # Rules come second: a field that could not be read would also break some of them.
+    errors = errors or broken_rules(found)
     if errors:
         name = object_name(metadata)
         raise InvalidObject(tuple([object_line(kind, name, error) for error in errors]))
@@ -55,8 +105,8 @@ def _read(document: object) -> api.Object:
 
 
 def check(found: api.Object) -> None:
-    """Raises InvalidObject if an object that was not read from a document breaks a rule."""
-    errors = rules_broken(found)
+    """Raise InvalidObject if an object breaks a rule; for objects made in a program."""
+    errors = broken_rules(found)
     if errors:
         name = object_name(found.metadata)
         kind = found.kind if isinstance(found, api.ConfigObject) else type(found).__name__
@@ -72,7 +122,7 @@ def _metadata(fields: Fields) -> api.ObjectMeta:
 def _class(fields: Fields, metadata: api.ObjectMeta) -> api.DeviceClass:
     spec = fields.inner("spec")
     fields.take("status")
-    # The tags of these two fields are broken in Go: it writes them capitalized.
+    # The tags of these two fields are malformed in Go: it writes Driver and DeviceType.
     driver = spec.as_text(spec.take_any_case("driver"), "driver")
     device_type = spec.as_text(spec.take_any_case("deviceType"), "deviceType")
     found = api.DeviceClass(
@@ -124,7 +174,7 @@ def _device(fields: Fields) -> api.Device:
 
 
 def read_attribute(fields: Fields) -> api.Attribute:
-    """One attribute, valid or not."""
+    """Return an attribute, valid or not."""
     return api.Attribute(
         fields.text("name"),
         fields.optional_text("stringValue"),
@@ -156,6 +206,7 @@ def _instance(fields: Fields) -> api.ClaimInstance:
     name = fields.text("name")
     one_of = fields.each("oneOf", _detail)
     detail = _detail(fields)
+    # An empty detail next to oneOf means oneOf alone; any field of it is a broken rule.
     if one_of and detail == api.ClaimDetail():
         return api.ClaimInstance(None, one_of, name)
     return api.ClaimInstance(detail, one_of, name)
@@ -174,7 +225,7 @@ def _detail(fields: Fields) -> api.ClaimDetail:
 
 
 def read_status(fields: Fields) -> api.ClaimStatus:
-    """The status of a claim; takes and finishes ``fields``."""
+    """Return the status of a claim; finishes ``fields``."""
     found = api.ClaimStatus(
         fields.each("allocations", _device_allocation),
         fields.each("classConfigs", _config_object),
@@ -188,9 +239,9 @@ def read_status(fields: Fields) -> api.ClaimStatus:
 
 def _config_object(fields: Fields) -> api.ConfigObject:
     content: dict[str, Any] = fields.rest()
-    again = Fields(content, fields.path, fields.errors)
-    version, kind = again.text("apiVersion"), again.text("kind")
-    return api.ConfigObject(version, kind, _metadata(again), content)
+    identity = Fields(content, fields.path, fields.errors)
+    version, kind = identity.text("apiVersion"), identity.text("kind")
+    return api.ConfigObject(version, kind, _metadata(identity), content)
 
 
 def _device_allocation(fields: Fields) -> api.DeviceAllocation:
@@ -203,7 +254,7 @@ def _resource_allocation(fields: Fields) -> api.ResourceAllocation:
 
 
 def read_device_status(fields: Fields) -> api.DeviceStatus:
-    """One entry of ``deviceStatuses``."""
+    """Return one entry of ``deviceStatuses``."""
     return api.DeviceStatus(
         fields.text("devicePoolName"),
         fields.text("deviceName"),

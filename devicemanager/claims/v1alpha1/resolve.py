@@ -1,8 +1,13 @@
-"""What a claim means on a node: classes looked up, constraints evaluated, as the allocator's IR.
+"""Translate a claim into a request of the search: find its classes, evaluate its constraints.
 
-A constraint is evaluated once for each combination of values of the attributes that it reads,
-however many devices have that combination.
+In:  a claim, the classes, and the inventory of a node.
+Out: a ``core.model.Claim`` with the eligible devices of each alternative, and the reasons why
+     other devices are not eligible; or ClaimsError for what no change of pools can fix.
 """
+
+# Evaluating CEL takes most of the time of an allocation. A constraint is therefore evaluated
+# once for each combination of values of the attributes that it reads, not once per device:
+# thousands of devices have a few combinations. The results are cached with the inventory.
 
 from __future__ import annotations
 
@@ -13,50 +18,59 @@ import attrs
 from devicemanager.claims import cel
 from devicemanager.claims.attributes import AttributeValue
 from devicemanager.claims.core.inventory import Inventory
-from devicemanager.claims.core.model import Alternative, Claim, Exclusion, Match, Mode, Request
-from devicemanager.claims.errors import ClaimsError, EvaluationError
-from devicemanager.claims.texts import one_line
+from devicemanager.claims.core.model import (
+    AccessMode,
+    Alternative,
+    Claim,
+    Exclusion,
+    Match,
+    Request,
+)
+from devicemanager.claims.errors import ClaimsError, EvaluationError, one_line
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.core.quantity import NANOS
 
 Classes = Mapping[str, api.DeviceClass]
 
 _SHOWN = 200
-"""Characters of a constraint that a reason repeats."""
+"""The most characters of a constraint that a reason quotes."""
 
 
 @attrs.frozen
-class Accepted:
-    """Which devices a class accepts for one alternative."""
+class AcceptedDevices:
+    """The devices that a class accepts for one alternative."""
 
     device_class: api.DeviceClass
     devices: int
-    """A set of devices: those that no class before accepted."""
+    """The set of devices that this class accepts and no class before it."""
 
 
 @attrs.frozen
-class Choice:
-    """One alternative of an instance, resolved."""
+class ResolvedAlternative:
+    """An alternative of the API with what the search needs of it."""
 
     detail: api.ClaimDetail
-    accepted: tuple[Accepted, ...]
+    accepted: tuple[AcceptedDevices, ...]
+    """By class, in the order of the classes."""
     alternative: Alternative
 
     def class_of(self, device: int) -> api.DeviceClass:
-        """The class through which a device (by number) qualifies."""
+        """Return the class that accepts a device (by number)."""
         return next(each.device_class for each in self.accepted if each.devices >> device & 1)
 
 
 @attrs.frozen
 class ResolvedClaim:
+    """A claim of the API with what the search needs of it."""
+
     claim: Claim
-    choices: tuple[tuple[Choice, ...], ...]
+    choices: tuple[tuple[ResolvedAlternative, ...], ...]
     """By instance, then by alternative."""
 
 
 @attrs.frozen(eq=False)
 class Constraints:
-    """Evaluates constraints on the devices of one inventory, and remembers the answers."""
+    """The constraints evaluated on one inventory. Results are cached."""
 
     inventory: Inventory
     _names: tuple[str, ...] = attrs.field(init=False)
@@ -72,29 +86,30 @@ class Constraints:
         return tuple(sorted(names))
 
     def apply(self, text: str, devices: int) -> tuple[int, dict[str, int]]:
-        """Of ``devices``, the set that satisfies ``text``; the others by what is wrong."""
-        expression = cel.compile_devmgmt(text)
+        """Return those of ``devices`` that satisfy ``text``, and the others by their fault."""
+        expression = cel.compile_v1alpha1(text)
         if expression is None:
             return devices, {}
         names = self._names if expression.reads is None else tuple(sorted(expression.reads))
         answers = self._answers.setdefault(text, {})
         passed, failed = 0, dict[str, int]()
+        # One evaluation for all devices with equal values, cached for later claims.
         for values, members in self.inventory.partition(names).items():
-            here = members & devices
-            if not here:
+            affected = members & devices
+            if not affected:
                 continue
             if values not in answers:
                 answers[values] = _fault(expression, dict(zip(names, values, strict=True)))
             fault = answers[values]
             if fault is None:
-                passed |= here
+                passed |= affected
             else:
-                failed[fault] = failed.get(fault, 0) | here
+                failed[fault] = failed.get(fault, 0) | affected
         return passed, failed
 
 
 def _fault(expression: cel.Expression, values: Mapping[str, object]) -> str | None:
-    """What keeps devices with these attributes from satisfying the constraint, or None."""
+    """Return why devices with these attributes do not satisfy the constraint, or None."""
     attributes = {
         name: value for name, value in values.items() if isinstance(value, AttributeValue)
     }
@@ -106,7 +121,7 @@ def _fault(expression: cel.Expression, values: Mapping[str, object]) -> str | No
 
 
 class Resolver:
-    """Resolves claims against one inventory and the classes as they are at the time."""
+    """Resolves claims against one inventory and a set of classes."""
 
     def __init__(
         self,
@@ -114,25 +129,30 @@ class Resolver:
         classes: Classes,
         admin_namespaces: frozenset[str] | None = None,
     ) -> None:
-        """``admin_namespaces`` may use classes with admin access; None is all."""
+        """``admin_namespaces`` can use classes with admin access; None is all namespaces."""
         self._constraints = constraints
         self.inventory = constraints.inventory
         self._classes = classes
         self._admin_namespaces = admin_namespaces
 
     def resolve(self, claim: api.DeviceClaim) -> ResolvedClaim:
-        """Raises ClaimsError for what no change of pools can mend: a class that does not exist or
-        is of another type, or resources asked of a class with admin access.
+        """Translate a claim.
+
+        Raises ClaimsError for what no change of pools can fix: a class that does not exist or is
+        of another type, or resources requested from a class with admin access.
         """
         labelled = [_labelled(number, each) for number, each in enumerate(claim.claims)]
-        # All classes are looked up before any constraint is evaluated.
-        found = [[(*each, self._of(claim, *each)) for each in instance] for instance in labelled]
+        # All classes first: a missing class is an error even in an alternative that is not needed.
+        found = [
+            [(*each, self._find_classes(claim, *each)) for each in instance]
+            for instance in labelled
+        ]
         choices = tuple([tuple([self._choice(*each) for each in instance]) for instance in found])
         requests = tuple([Request(tuple([c.alternative for c in each])) for each in choices])
         match = tuple([Match(name) for name in claim.match_attributes])
         return ResolvedClaim(Claim(claim.id, requests, match), choices)
 
-    def _of(
+    def _find_classes(
         self, claim: api.DeviceClaim, label: str, detail: api.ClaimDetail
     ) -> tuple[api.DeviceClass, ...]:
         try:
@@ -141,6 +161,7 @@ class Resolver:
             raise ClaimsError(f'DeviceClaim "{claim.id}": spec.{label}: {error}') from None
 
     def _classes_of(self, detail: api.ClaimDetail, namespace: str) -> tuple[api.DeviceClass, ...]:
+        # A type never finds a class with admin access: that must be requested by name.
         if not detail.device_class:
             ordinary = [each for each in self._classes.values() if not each.admin_access]
             of_type = [each for each in ordinary if each.device_type == detail.device_type]
@@ -148,16 +169,15 @@ class Resolver:
         name = detail.device_class
         found = self._classes.get(name)
         if found is None:
-            raise ClaimsError(f'there is no DeviceClass "{name}"')
+            raise ClaimsError(f'DeviceClass "{name}" does not exist')
         if detail.device_type and detail.device_type != found.device_type:
             raise ClaimsError(
                 f'DeviceClass "{name}" is of type "{found.device_type}",'
-                f' the claim says "{detail.device_type}"'
+                f' the claim requests type "{detail.device_type}"'
             )
         if found.admin_access and not self._is_admin(namespace):
             raise ClaimsError(
-                f'DeviceClass "{name}" gives admin access, which the namespace "{namespace}" may'
-                " not use"
+                f'DeviceClass "{name}" gives admin access, which namespace "{namespace}" cannot use'
             )
         resources = sorted(detail.requests.keys() - {api.COUNT})
         if found.admin_access and resources:
@@ -172,37 +192,37 @@ class Resolver:
 
     def _choice(
         self, label: str, detail: api.ClaimDetail, classes: tuple[api.DeviceClass, ...]
-    ) -> Choice:
+    ) -> ResolvedAlternative:
         accepted, exclusions = self._qualify(detail, classes)
         eligible = 0
         for each in accepted:
             eligible |= each.devices
         admin = any(each.admin_access for each in classes)
         alternative = _alternative(label, detail, admin, eligible, exclusions)
-        return Choice(detail, accepted, alternative)
+        return ResolvedAlternative(detail, accepted, alternative)
 
     def _qualify(
         self, detail: api.ClaimDetail, classes: tuple[api.DeviceClass, ...]
-    ) -> tuple[tuple[Accepted, ...], tuple[Exclusion, ...]]:
-        """What each class accepts beyond those before it, and why the rest is left out."""
-        rest = _Rest(self.inventory.everything)
+    ) -> tuple[tuple[AcceptedDevices, ...], tuple[Exclusion, ...]]:
+        """Return what each class accepts beyond those before it, and why others are excluded."""
+        rest = _Unqualified(self.inventory.everything)
         accepted = []
         for each in classes:
-            devices = self.inventory.of_driver(each.driver) & rest.unqualified
+            devices = self.inventory.of_driver(each.driver) & rest.devices
             by_class, failed = self._constraints.apply(each.constraints, devices)
             rest.note({f"{fault} (DeviceClass {each.name})": s for fault, s in failed.items()})
             passed, failed = self._constraints.apply(detail.constraints, by_class)
             rest.note(failed)
-            rest.unqualified &= ~passed
-            accepted.append(Accepted(each, passed))
+            rest.devices &= ~passed
+            accepted.append(AcceptedDevices(each, passed))
         return tuple(accepted), rest.exclusions(_no_driver(detail, classes))
 
 
-class _Rest:
-    """Devices that no class accepted yet, each with the first rule that was against it."""
+class _Unqualified:
+    """Devices that no class has accepted yet, each with the first rule that excludes it."""
 
     def __init__(self, everything: int) -> None:
-        self.unqualified = everything
+        self.devices = everything
         self._unexplained = everything
         self._rules: dict[str, int] = {}
 
@@ -215,7 +235,7 @@ class _Rest:
 
     def exclusions(self, otherwise: str) -> tuple[Exclusion, ...]:
         rules = {otherwise: self._unexplained, **self._rules}
-        left = {rule: devices & self.unqualified for rule, devices in rules.items()}
+        left = {rule: devices & self.devices for rule, devices in rules.items()}
         return tuple([Exclusion(rule, devices) for rule, devices in left.items() if devices])
 
 
@@ -239,7 +259,7 @@ def _alternative(
     count = detail.requests.get(api.COUNT, api.ONE).nanos // NANOS
     limit = detail.limits.get(api.COUNT)
     amounts = {name: q.nanos for name, q in detail.requests.items() if name != api.COUNT}
-    mode = Mode.ADMIN if admin else Mode.SHARED if amounts else Mode.EXCLUSIVE
+    mode = AccessMode.ADMIN if admin else AccessMode.SHARED if amounts else AccessMode.EXCLUSIVE
     return Alternative(
         label,
         eligible,

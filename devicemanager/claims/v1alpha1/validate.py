@@ -1,4 +1,7 @@
-"""The rules that objects of the API keep, each broken one as a field and what is wrong."""
+"""The rules for objects of the API. Each broken rule becomes one error with its field path."""
+
+# Texts are the API server's where it has one for the case. All rules are checked, not only the
+# first: a pool can have thousands of devices, and a user fixes a file at once.
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from devicemanager.claims import cel
+from devicemanager.claims.attributes import SemVer
 from devicemanager.claims.errors import CompileError
-from devicemanager.claims.semver import SemVer
 from devicemanager.claims.v1alpha1 import objects as api
 from devicemanager.core.api.names import is_dns1123_subdomain
 from devicemanager.core.quantity import NANOS, Quantity
@@ -16,16 +19,17 @@ from devicemanager.objects.manifests.errors import FieldError, invalid, plain, r
 MAX_INSTANCES = 32
 MAX_ALTERNATIVES = 8
 MAX_DEVICES = 20_000
-"""Devices of one pool; twice what a node of any size has."""
+"""The most devices of one pool: twice as many as any known node has."""
 
 _MAX_NAME = 253
-_NO_SUBDOMAIN = (
+_SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
     "'-' or '.', and must start and end with an alphanumeric character"
 )
-# Of drivers, devices, attributes and resources; "0000:3b:00.0" is a common name of a device.
+# Names of drivers, devices, attributes and resources. Devices are often named by PCI address
+# (0000:3b:00.0), which is not a DNS label.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9_./:@+]*\Z")
-_NO_NAME = (
+_NAME_RULE = (
     f"must be at most {_MAX_NAME} letters, digits and any of - _ . / : @ +,"
     " and start with a letter, a digit or _"
 )
@@ -33,8 +37,8 @@ _NO_NAME = (
 _Faults = Iterator[FieldError]
 
 
-def rules_broken(found: api.Object) -> list[FieldError]:
-    """Everything that is wrong with an object, in the order of its fields."""
+def broken_rules(found: api.Object) -> list[FieldError]:
+    """Return an error for each broken rule, in the order of the fields."""
     if isinstance(found, api.DevicePool):
         return list(_pool(found))
     if isinstance(found, api.DeviceClass):
@@ -45,14 +49,14 @@ def rules_broken(found: api.Object) -> list[FieldError]:
 
 
 def object_name(metadata: api.ObjectMeta) -> str:
-    """``namespace/name``, or the name alone if there is no namespace."""
+    """Return ``namespace/name``, or the name alone if there is no namespace."""
     if not metadata.name or not metadata.namespace:
         return metadata.name
     return f"{metadata.namespace}/{metadata.name}"
 
 
 def object_line(kind: str, name: str, error: FieldError) -> str:
-    """One line for the user: object, field, rule."""
+    """Return one line for the user: object, field, rule."""
     return f"{plain(kind) if kind else 'object'} {shown(name)}: {error}"
 
 
@@ -69,7 +73,7 @@ def _metadata(metadata: api.ObjectMeta, namespaced: bool) -> _Faults:
     if namespaced:
         yield from _subdomain("metadata.namespace", metadata.namespace)
     elif metadata.namespace:
-        yield FieldError("metadata.namespace", "Forbidden: this kind has no namespace")
+        yield FieldError("metadata.namespace", "Forbidden: this kind is cluster-scoped")
 
 
 def _subdomain(field: str, name: str) -> _Faults:
@@ -78,14 +82,14 @@ def _subdomain(field: str, name: str) -> _Faults:
     elif len(name) > _MAX_NAME:
         yield invalid(field, name, f"must be no more than {_MAX_NAME} characters")
     elif not is_dns1123_subdomain(name):
-        yield invalid(field, name, _NO_SUBDOMAIN)
+        yield invalid(field, name, _SUBDOMAIN_RULE)
 
 
 def _name(field: str, name: str) -> _Faults:
     if not name:
         yield required(field)
     elif len(name) > _MAX_NAME or not _PLAIN_NAME.match(name):
-        yield invalid(field, name, _NO_NAME)
+        yield invalid(field, name, _NAME_RULE)
 
 
 def _unique(names: Iterable[str], field: Callable[[int], str]) -> _Faults:
@@ -118,10 +122,10 @@ def _pool(pool: api.DevicePool) -> _Faults:
     yield from _under("spec", _resources(pool.resources))
     if len(pool.devices) > MAX_DEVICES:
         yield _too_many("spec.devices", len(pool.devices), MAX_DEVICES)
-        return
-    known = {resource.name for resource in pool.resources}
+        return  # one line instead of thousands
+    pool_resources = {resource.name for resource in pool.resources}
     for number, device in enumerate(pool.devices):
-        yield from _under(f"spec.devices[{number}]", _device(device, known))
+        yield from _under(f"spec.devices[{number}]", _device(device, pool_resources))
     names = (device.name for device in pool.devices)
     yield from _unique(names, lambda number: f"spec.devices[{number}].name")
 
@@ -182,7 +186,7 @@ def _class(found: api.DeviceClass) -> _Faults:
 
 def _constraints(field: str, text: str) -> _Faults:
     try:
-        cel.compile_devmgmt(text)
+        cel.compile_v1alpha1(text)
     except CompileError as error:
         yield invalid(field, text, f"the constraint does not compile: {error}")
 
@@ -201,7 +205,7 @@ def _claim(claim: api.DeviceClaim) -> _Faults:
     yield from _metadata(claim.metadata, namespaced=True)
     yield from _under("spec", _match_attributes(claim.match_attributes))
     if not claim.claims:
-        yield required("spec.claims", "a claim asks for something")
+        yield required("spec.claims", "at least one request")
     if len(claim.claims) > MAX_INSTANCES:
         yield _too_many("spec.claims", len(claim.claims), MAX_INSTANCES)
         return
@@ -214,7 +218,7 @@ def _claim(claim: api.DeviceClaim) -> _Faults:
 
 def _instance(instance: api.ClaimInstance) -> _Faults:
     if instance.detail is not None and instance.one_of:
-        yield FieldError("oneOf", "Forbidden: may not stand beside the fields of a single request")
+        yield FieldError("oneOf", "Forbidden: excludes the fields of a single request")
         return
     if len(instance.one_of) > MAX_ALTERNATIVES:
         yield _too_many("oneOf", len(instance.one_of), MAX_ALTERNATIVES)
@@ -275,15 +279,11 @@ def _match_attributes(names: tuple[str, ...]) -> _Faults:
 def device_status_faults(
     status: api.DeviceStatus, allocations: Iterable[api.DeviceAllocation]
 ) -> _Faults:
-    """What is wrong with an entry of ``deviceStatuses`` of a claim with these allocations."""
-    held = {(entry.device_pool_name, entry.device_name) for entry in allocations}
-    if (status.device_pool_name, status.device_name) not in held:
+    """Return the errors of an entry of ``deviceStatuses``, for a claim with these allocations."""
+    allocated = {(entry.device_pool_name, entry.device_name) for entry in allocations}
+    if (status.device_pool_name, status.device_name) not in allocated:
         named = f"{status.device_pool_name}/{status.device_name}"
-        yield invalid("deviceName", named, "the claim holds no such device")
-    yield from addresses_broken(status)
-
-
-def addresses_broken(status: api.DeviceStatus) -> _Faults:
-    """The first of ``deviceIPs`` is ``deviceIP``, and there is either both or none."""
+        yield invalid("deviceName", named, "the device is not allocated to the claim")
+    # Also rejects deviceIPs without deviceIP.
     if status.device_ips and status.device_ips[0] != status.device_ip:
         yield invalid("deviceIPs[0].ip", status.device_ips[0], "must be equal to deviceIP")

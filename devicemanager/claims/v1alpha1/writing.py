@@ -1,4 +1,4 @@
-"""Objects of the API into plain values for YAML or JSON; fields without a value are left out."""
+"""Objects of the API into plain values and YAML; fields without a value are left out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from devicemanager.claims.v1alpha1 import objects as api
 Plain = dict[str, Any]
 
 
+def to_yaml(objects: Iterable[api.Object]) -> str:
+    """Return objects as YAML, one document each."""
+    import yaml  # only the CLI and control clients write YAML
+
+    documents = [write_object(each) for each in objects]
+    return str(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
+
+
 def write_object(found: api.Object) -> Plain:
-    """The document of an object; ``read_object`` gives the same object back."""
+    """Return the document of an object; ``read_object`` returns an equal object."""
     if isinstance(found, api.ConfigObject):
         return dict(found.content)
     document = {
@@ -32,6 +40,7 @@ def write_object(found: api.Object) -> Plain:
 
 
 def _without_empty(**fields: Any) -> Plain:
+    # Like Go's omitempty, so that a document looks as users write it.
     return {
         name: value
         for name, value in fields.items()
@@ -95,7 +104,7 @@ def _attributes(attributes: Iterable[api.Attribute]) -> list[Plain]:
     return [
         {
             "name": attribute.name,
-            # An empty text is a value, so only None is left out.
+            # An empty string is a value here, so only None is left out.
             **{
                 name: value
                 for name, value in (
@@ -147,7 +156,7 @@ def _detail(detail: api.ClaimDetail) -> Plain:
 
 
 def write_status(status: api.ClaimStatus) -> Plain:
-    """The ``status`` of a claim."""
+    """Return the ``status`` of a claim."""
     return _without_empty(
         allocations=[_allocation(entry) for entry in status.allocations],
         classConfigs=[write_object(config) for config in status.class_configs],

@@ -29,8 +29,7 @@ from devicemanager.cluster.client.errors import (
 from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.client.rate_limited_warning import RateLimitedWarning, Warn
 from devicemanager.cluster.client.work_queue import join_threads, start_another
-from devicemanager.objects.status.lease import lease_object
-from devicemanager.objects.status.node import node_reference
+from devicemanager.objects.status.node import lease_object, node_reference
 
 __all__ = ["LeaseController", "LeaseLag"]
 

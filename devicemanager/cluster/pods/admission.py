@@ -24,9 +24,9 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.status import PodFacts
 from devicemanager.core.rejection import Rejected
-from devicemanager.objects.manifests.bound import bound_pod
+from devicemanager.objects.manifests import bound_pod
 from devicemanager.objects.manifests.errors import ManifestError
-from devicemanager.objects.status.podstatus import container_statuses_of, held_devices
+from devicemanager.objects.status.podstatus import allocated_devices, container_statuses_of
 from devicemanager.objects.status.times import seconds_of
 
 __all__ = ["AdmitHandler", "PodAdmission"]
@@ -108,7 +108,7 @@ class PodAdmission:
             if was_here:
                 decision = kubelet.restore(
                     parsed,
-                    held_devices(status),
+                    allocated_devices(status),
                     statuses={str(name): each for name, each in ran.items()},
                     start_time=seconds_of(status.get("startTime")),
                 )

@@ -26,8 +26,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import status_patch
 from devicemanager.objects.status.node import node_reference
-from devicemanager.objects.status.pods import pod_object
-from devicemanager.objects.status.podstatus import status_object
+from devicemanager.objects.status.podstatus import pod_object, status_object
 from devicemanager.objects.status.times import timestamp
 
 __all__ = ["Mirrors"]

@@ -24,7 +24,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.podstatus.merge import is_told, status_patch
 from devicemanager.core.podstatus.status import rejected_status
-from devicemanager.objects.status.podstatus import held_devices, status_object
+from devicemanager.objects.status.podstatus import allocated_devices, status_object
 
 __all__ = ["StatusManager"]
 
@@ -158,8 +158,8 @@ class StatusManager:
         features = self._node.features
         if features.stores_resource_health:
             return False
-        if features.stores_resource_health is None and held_devices(status):
-            features.stores_resource_health = bool(held_devices(response.get("status") or {}))
+        if features.stores_resource_health is None and allocated_devices(status):
+            features.stores_resource_health = bool(allocated_devices(response.get("status") or {}))
             if not features.stores_resource_health:
                 self._node.warn(
                     "the API server does not store allocatedResourcesStatus: pods do not show the "

@@ -225,7 +225,8 @@ def _node_key(where: str, key: object) -> int:
 
 
 def _bytes(where: str, value: object) -> int:
-    from devicemanager.objects.manifests.quantities import parse_quantity, whole_units
+    from devicemanager.core.quantity import whole_units
+    from devicemanager.objects.manifests.resources import parse_quantity
 
     try:
         size = whole_units(parse_quantity(str(value)))

@@ -97,8 +97,8 @@ class Containers:
         known = self._store.get(record.pod.uid)
         if known is None:
             self._manager.release(record.pod.uid)
-            self._claims.leave(record.pod.uid)
-            self._claims.settle()
+            self._claims.remove_pods(record.pod.uid)
+            self._claims.flush()
         return known is not record
 
     def _start(self, record: PodRecord, container: Container, is_init: bool) -> RunOptions:

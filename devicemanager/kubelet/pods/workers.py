@@ -192,7 +192,7 @@ class PodWorkers:
             was_there = self._store.is_current(record)
             self._store.remove(record)
         if was_there:
-            self._claims.retreat(record.pod.uid)
+            self._claims.unreserve(record.pod.uid)
             self._manager.release(record.pod.uid)
 
     def _reject(self, record: PodRecord, rejected: Rejected, begun: float) -> Admission:
@@ -206,8 +206,8 @@ class PodWorkers:
             if self._store.is_current(record):
                 # Under the lock: another pod may be admitted with this UID from here on.
                 self._manager.deactivate(pod.uid)
-                self._claims.leave(pod.uid, also_allocated_before=record.admitted)
-        self._claims.settle()
+                self._claims.remove_pods(pod.uid, also_allocated_before=record.admitted)
+        self._claims.flush()
         self._events.publish(
             EventKind.REJECTED,
             f"pod {title(pod)} rejected: {rejected}",
@@ -319,8 +319,8 @@ class PodWorkers:
         with self._store.lock:
             uids = self._store.uids()
             released = self._manager.forget_all_but(uids)
-            self._claims.forget_all_but(uids)
-        self._claims.settle()
+            self._claims.remove_other_pods(uids)
+        self._claims.flush()
         if released:
             self._manager.write()
 
@@ -378,9 +378,9 @@ class PodWorkers:
             self._store.end(record, phase, reason, message)
             # Under the lock: another pod may be admitted with this UID from here on.
             self._manager.deactivate(pod.uid)
-            self._claims.leave(pod.uid)
+            self._claims.remove_pods(pod.uid)
         self._manager.release(pod.uid)
-        self._claims.settle()
+        self._claims.flush()
         self.life.forget(record)
         self._events.publish(EventKind.FINISHED, f"pod {title(pod)} {phase}", pod=pod.uid)
 
@@ -397,9 +397,9 @@ class PodWorkers:
             records = [self._store.known(uid) for uid in uids]
             for record in records:
                 self._store.remove(record)
-            self._claims.leave(*(record.pod.uid for record in records))
+            self._claims.remove_pods(*(record.pod.uid for record in records))
         self._manager.release(*(record.pod.uid for record in records))
-        self._claims.settle()
+        self._claims.flush()
         for record in records:
             self.life.forget(record)
             self._events.publish(

@@ -1,7 +1,7 @@
 """Pod manifests: from a dict, YAML text, a file or a client's ``V1Pod`` to a core Pod.
 
-Nothing here talks to an API server, and neither ``kubernetes`` nor ``yaml`` is imported
-before a source needs it.
+``parse`` finds the document, ``spec.pod_from`` validates it. ``bound_pod`` reads what an API
+server sends, which has been validated there.
 """
 
 from __future__ import annotations
@@ -21,21 +21,31 @@ from devicemanager.objects.manifests.errors import (
     plain,
     shown,
 )
+from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC, RESOURCES
 from devicemanager.objects.manifests.spec import DefaultUid, pod_from, stable_uid
 
-__all__ = ["DefaultUid", "ManifestError", "Source", "document", "parse", "stable_uid"]
+__all__ = [
+    "DefaultUid",
+    "ManifestError",
+    "Source",
+    "bound_pod",
+    "document",
+    "parse",
+    "stable_uid",
+]
 
 Source = Mapping[str, Any] | str | Path | Pod | object
 """A decoded manifest, YAML text, a path (as Path or text), a ``kubernetes`` V1Pod, or a pod
-that was parsed already."""
+that is already parsed."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
+_EXPECTED = "a manifest is a dict, YAML text, a path or a V1Pod"
 
 
 def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
-    """The pod that ``source`` describes.
+    """Return the pod that ``source`` describes.
 
-    ``default_uid`` names a pod that has no ``metadata.uid``, from its namespace and
+    ``default_uid`` makes the UID of a pod without ``metadata.uid`` from its namespace and
     name. Raises ManifestError with one line: the file, the field, what is wrong with it.
     """
     try:
@@ -56,14 +66,15 @@ def parse(source: Source, *, default_uid: DefaultUid = stable_uid) -> Pod:
             return pod_from(_from_client(source), default_uid)
     except FieldError as error:
         raise ManifestError(str(error)) from None
-    expected = "a dict, YAML text, a path or a V1Pod"
-    raise ManifestError(f"a manifest is {expected}, not {described(source)}")
+    raise ManifestError(f"{_EXPECTED}, not {described(source)}")
 
 
 def document(source: Source) -> Mapping[Any, Any] | str:
-    """The manifest that ``source`` describes, decoded or as text, unchecked: to be sent to
-    whoever reads it. Raises ManifestError for what is no manifest, and for a Pod, which is
-    none any more."""
+    """Return the manifest of ``source``, decoded or as text, without validating it.
+
+    For a program that sends it to another one. Raises ManifestError for an invalid source, and
+    for a Pod, because a parsed pod cannot be turned back into its manifest.
+    """
     if isinstance(source, Mapping):
         return source
     path = _path_in(source) if isinstance(source, str) else source
@@ -77,12 +88,11 @@ def document(source: Source) -> Mapping[Any, Any] | str:
     except ManifestError as error:
         where = f"{plain(str(path))}: " if isinstance(path, Path) else ""
         raise ManifestError(f"{where}{error}") from None
-    expected = "a dict, YAML text, a path or a V1Pod"
-    raise ManifestError(f"a manifest is {expected}, not {described(source)}")
+    raise ManifestError(f"{_EXPECTED}, not {described(source)}")
 
 
 def _path_in(text: str) -> Path | None:
-    """The file that ``text`` names, or None if it is a manifest itself."""
+    """Return the file that ``text`` names, or None if it is a manifest itself."""
     if "\n" in text or text.lstrip().startswith("{"):
         return None
     try:
@@ -91,6 +101,7 @@ def _path_in(text: str) -> Path | None:
         exists = False
     if exists or text.endswith(_SUFFIXES):
         return Path(text)
+    # A one-line manifest needs a colon; without one, a mistyped path is more likely.
     if ":" not in text:
         raise ManifestError(f"{shown(text)} is neither an existing file nor a manifest")
     return None
@@ -110,7 +121,7 @@ def _read(path: Path) -> str:
         raise ManifestError(str(error)) from None
     except TooLarge:
         raise ManifestError(TOO_LARGE) from None
-    except (FileNotFoundError, ValueError):  # a name that no file can have
+    except (FileNotFoundError, ValueError):  # ValueError: a name with a null character
         raise ManifestError("no such file") from None
     except OSError as error:
         raise ManifestError(f"cannot be read: {error.strerror}") from None
@@ -126,9 +137,9 @@ def _from_text(text: str, default_uid: DefaultUid) -> Pod:
         raise ManifestError("empty; a manifest begins with apiVersion: v1 and kind: Pod")
     pods = [each for each in documents if isinstance(each, Mapping) and each.get("kind") == "Pod"]
     if len(pods) > 1:
-        raise ManifestError(f"holds {len(pods)} pods; give each Pod a file of its own")
+        raise ManifestError(f"contains {len(pods)} pods; use one file for each Pod")
     if not pods and len(documents) > 1:
-        raise ManifestError(f"holds {len(documents)} documents, but none of kind Pod")
+        raise ManifestError(f"contains {len(documents)} documents, but none of kind Pod")
     document = pods[0] if pods else documents[0]
     if not isinstance(document, Mapping):
         raise ManifestError(f"must be a mapping with kind: Pod, not {described(document)}")
@@ -143,12 +154,58 @@ def _sanitizer() -> Any:
 
 
 def _from_client(pod: object) -> Mapping[Any, Any]:
-    """A ``V1Pod`` as the JSON it stands for; the client leaves kind and version open."""
+    """Return a ``V1Pod`` as JSON values, with the kind and version that the client omits."""
     try:
         plain = _sanitizer().sanitize_for_serialization(pod)
-    # The client fails in many ways on objects that hold what they should not.
+    # The client raises many types of errors for objects with invalid content.
     except Exception as error:
         raise ManifestError(f"{type(pod).__name__} cannot be read: {error}") from None
     if type(pod).__name__ != "V1Pod" or not isinstance(plain, Mapping):
         raise ManifestError(f"a V1Pod is expected, not {type(pod).__name__}")
     return {"apiVersion": "v1", "kind": "Pod", **plain}
+
+
+# -- pods of an API server -----------------------------------------------------------------
+
+
+def bound_pod(found: Mapping[str, Any]) -> Pod:
+    """Return the pod of an API object, without unknown fields.
+
+    The API server has validated it and may be newer than the list of known fields, so an
+    unknown field is not a mistake here. Raises ManifestError for a malformed Pod.
+    """
+    try:
+        return pod_from(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": found.get("metadata"),
+                "spec": _known_spec(found.get("spec")),
+                "status": found.get("status"),
+            },
+            stable_uid,
+        )
+    except FieldError as error:
+        meta = found.get("metadata") or {}
+        name = plain(f"{meta.get('namespace')}/{meta.get('name')}")
+        raise ManifestError(f"pod {name}: {error}") from None
+
+
+def _known_spec(spec: object) -> object:
+    if not isinstance(spec, Mapping):
+        return spec
+    known = {name: value for name, value in spec.items() if name in POD_SPEC}
+    for field in ("containers", "initContainers"):
+        if isinstance(known.get(field), list):
+            known[field] = [_known_container(each) for each in known[field]]
+    return known
+
+
+def _known_container(container: object) -> object:
+    if not isinstance(container, Mapping):
+        return container
+    known = {name: value for name, value in container.items() if name in CONTAINER}
+    resources = known.get("resources")
+    if isinstance(resources, Mapping):
+        known["resources"] = {name: value for name, value in resources.items() if name in RESOURCES}
+    return known

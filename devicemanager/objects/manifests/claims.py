@@ -1,26 +1,30 @@
-"""A pod's resource claims, and which of them its containers use.
+"""Resource claims of a pod: its list, what containers use, and claims for extended resources."""
 
-Rules follow ``validatePodResourceClaims`` and ``validateResourceClaimNames``
-(pkg/apis/core/validation/validation.go, v1.32).
-"""
+# Rules follow ``validatePodResourceClaims`` and ``validateResourceClaimNames``
+# (pkg/apis/core/validation/validation.go, v1.32).
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
+from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.objects.manifests.errors import FieldError, invalid, required, wrong_type
 
 CheckName = Callable[[str, object], None]
-"""Raises FieldError unless the value of a field is such a name."""
+"""Raises FieldError for an invalid name. Arguments: field and value."""
 
 _ONE, _TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"
+_EXTENDED = "extendedResourceClaimStatus"
 
 
 def read_pod_claims(
     items: object, check_label: CheckName, check_subdomain: CheckName
 ) -> dict[str, str | None]:
-    """``spec.resourceClaims``: the name in the pod to the name of the claim, None for a claim
-    that is made from a template. Raises FieldError below ``spec``."""
+    """Return ``spec.resourceClaims``: name in the pod to claim name, None for a template.
+
+    Raises FieldError with a path below ``spec``.
+    """
     found: dict[str, str | None] = {}
     for index, item in enumerate(_items("resourceClaims", items)):
         field = f"resourceClaims[{index}]"
@@ -69,8 +73,10 @@ def _source(item: Mapping[str, object], check_subdomain: CheckName) -> str | Non
 
 
 def read_container_claims(resources: object) -> tuple[str, ...]:
-    """``resources.claims`` of a container: names, each once. Raises FieldError below
-    ``resources``."""
+    """Return the names in ``resources.claims`` of a container, each once.
+
+    Raises FieldError with a path below ``resources``.
+    """
     if not isinstance(resources, Mapping):
         return ()
     seen: list[tuple[str, object]] = []
@@ -87,8 +93,49 @@ def read_container_claims(resources: object) -> tuple[str, ...]:
 
 
 def check_claims_exist(names: Collection[str], known: Collection[str]) -> None:
-    """Raises FieldError below ``resources`` for a name that the pod does not define."""
+    """Raise FieldError, with a path below ``resources``, for a name that the pod lacks."""
     for index, name in enumerate(names):
         if name not in known:
             text = "must be one of the names in pod.spec.resourceClaims"
             raise invalid(f"claims[{index}].name", name, text)
+
+
+def read_extended_resource_claims(
+    status: object,
+) -> frozenset[tuple[ContainerName, ResourceName]]:
+    """Return the containers' extended resources that a resource claim provides.
+
+    The scheduler records them in ``status.extendedResourceClaimStatus.requestMappings``
+    (v1.34). Raises FieldError with a path below ``status``.
+    """
+    claim = _mapping(_mapping(status, "").get(_EXTENDED), _EXTENDED)
+    mappings = claim.get("requestMappings")
+    if mappings is None:
+        return frozenset()
+    field = f"{_EXTENDED}.requestMappings"
+    if not isinstance(mappings, (list, tuple)):
+        raise wrong_type(field, "a list", mappings)
+    return frozenset(
+        (
+            ContainerName(_string(each, "containerName", f"{field}[{index}]")),
+            ResourceName(_string(each, "resourceName", f"{field}[{index}]")),
+        )
+        for index, each in enumerate(mappings)
+    )
+
+
+def _string(mapping: object, name: str, field: str) -> str:
+    value = _mapping(mapping, field).get(name)
+    if value is None:
+        raise required(f"{field}.{name}")
+    if not isinstance(value, str):
+        raise wrong_type(f"{field}.{name}", "a string", value)
+    return value
+
+
+def _mapping(value: object, field: str) -> Mapping[Any, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise wrong_type(field, "a mapping", value)
+    return value

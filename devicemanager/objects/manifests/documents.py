@@ -1,8 +1,9 @@
-"""YAML text into plain Python values, whatever the text is.
+"""YAML and JSON text into plain Python values, safely for any text."""
 
-A manifest may come from anyone: neither deep nesting, nor aliases that unfold into
-gigabytes, nor PyYAML's own slips on odd scalars may do more than raise ManifestError.
-"""
+# A manifest can come from anyone, so three things must end as ManifestError: nesting so deep
+# that it overflows the C stack, aliases that expand into gigabytes, and the unexpected
+# exceptions that PyYAML raises for some scalars. Therefore a text is parsed twice: first into
+# events, which come one by one and can be counted safely (``_check_shape``), then into values.
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ import attrs
 from devicemanager.objects.manifests.errors import ManifestError, shown
 
 MAX_SIZE = 1_572_864
-"""Bytes of the largest manifest: what etcd stores of one object by default."""
+"""The largest manifest in bytes: etcd's default limit of one object."""
 TOO_LARGE = f"larger than {MAX_SIZE} bytes; a manifest describes one pod"
 _MAX_DEPTH = 100
 _MAX_NODES = 200_000
-"""Nodes once all aliases are unfolded; the largest manifests have some thousands."""
+"""YAML nodes after all aliases are expanded; the largest manifests have some thousands."""
 
 
 def load_documents(
@@ -27,10 +28,10 @@ def load_documents(
     too_large: str = TOO_LARGE,
     max_items: int | None = None,
 ) -> list[object]:
-    """The documents of a YAML (or JSON) text, without empty ones. Raises ManifestError.
+    """Return the documents of a YAML or JSON text, without empty ones. Raises ManifestError.
 
-    ``max_size`` is in characters; ``too_large`` is said of a longer text. ``max_nodes`` counts
-    every value once all aliases are unfolded, ``max_items`` those of one list.
+    Limits: ``max_size`` characters (``too_large`` is the error text), ``max_nodes`` values
+    after all aliases are expanded, and ``max_items`` items of one list.
     """
     if len(text) > max_size:
         raise ManifestError(too_large)
@@ -44,7 +45,7 @@ def load_documents(
         raise
     except yaml.MarkedYAMLError as error:
         raise ManifestError(f"not YAML: {_located(error)}") from None
-    # PyYAML lets KeyError, AttributeError and more out on scalars like `!!timestamp x`.
+    # PyYAML raises KeyError, AttributeError and others for scalars such as `!!timestamp x`.
     except Exception as error:
         raise ManifestError(f"not YAML: a value cannot be read: {_one_line(str(error))}") from None
     return [document for document in documents if document is not None]
@@ -61,10 +62,8 @@ def _one_line(text: str) -> str:
 
 
 def _check_shape(events: Any, shape: _Shape) -> None:
-    """Reject what the composer could not bear: it recurses in C and unfolds merge keys.
-
-    Parser events come one by one from a state machine, so counting them is safe.
-    """
+    """Reject what would harm the composer, which recurses in C and expands merge keys."""
+    # Events come from a state machine without recursion, so this is safe for any text.
     import yaml
 
     for event in events:
@@ -80,7 +79,7 @@ def _check_shape(events: Any, shape: _Shape) -> None:
 
 @attrs.define
 class _Collection:
-    """A list or mapping that is still open."""
+    """A list or mapping whose end was not reached yet."""
 
     anchor: str | None
     nodes_before: int
@@ -91,14 +90,14 @@ class _Collection:
 
 @attrs.define
 class _Shape:
-    """Depth, unfolded size and keys of what went by."""
+    """Depth, expanded size and keys of the events so far."""
 
     max_nodes: int
     max_items: int | None = None
     nodes: int = 0
     open_collections: list[_Collection] = attrs.field(factory=list)
     sizes: dict[str, int | None] = attrs.field(factory=dict)
-    """Nodes by anchor; None while the anchor's own value is still open."""
+    """Nodes by anchor; None while the value of the anchor is still open."""
 
     def scalar(self, event: Any) -> None:
         keys = self._enter(event)
@@ -128,14 +127,14 @@ class _Shape:
 
     def alias(self, event: Any) -> None:
         self._enter(event)
-        # An unknown anchor is left to the loader, which says where it is.
+        # The loader reports an unknown anchor, with its position.
         size = self.sizes.get(event.anchor, 0)
         if size is None:
-            raise ManifestError(f"the alias *{event.anchor} stands inside of what it names")
+            raise ManifestError(f"the alias *{event.anchor} is inside its own anchor")
         self._grow(size)
 
     def _enter(self, event: Any) -> set[str] | None:
-        """A node begins: the keys so far if it is a mapping's next key, else None."""
+        """Begin a node; return the keys so far if it is the next key of a mapping, else None."""
         if not self.open_collections:
             return None
         parent = self.open_collections[-1]
@@ -155,4 +154,4 @@ class _Shape:
     def _grow(self, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > self.max_nodes:
-            raise ManifestError(f"more than {self.max_nodes} values once aliases are unfolded")
+            raise ManifestError(f"more than {self.max_nodes} values after aliases are expanded")

@@ -1,4 +1,7 @@
-"""What is wrong with a manifest, and where."""
+"""Errors of manifests and other objects: which field, and what is wrong with it."""
+
+# The constructors (``invalid``, ``required``, ``unsupported``) use the words of the API server
+# (k8s.io/apimachinery/pkg/util/validation/field, v1.32).
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import math
 
 from devicemanager.core.errors import RequestError
 
-_LONGEST_VALUE = 100
+_MAX_VALUE = 100
 
 
 class ManifestError(RequestError):
@@ -15,7 +18,7 @@ class ManifestError(RequestError):
 
 
 class FieldError(Exception):
-    """What is wrong with one field. On its way out each level adds its own name."""
+    """A fault of one field. Each level adds its name to the path as the error passes."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(text)
@@ -23,7 +26,7 @@ class FieldError(Exception):
         self.text = text
 
     def under(self, parent: str) -> FieldError:
-        """The same complaint, seen from one level further up."""
+        """Return the error with ``parent`` in front of its path."""
         joint = "." if self.field and not self.field.startswith("[") else ""
         return type(self)(f"{parent}{joint}{self.field}", self.text)
 
@@ -32,7 +35,7 @@ class FieldError(Exception):
 
 
 class UnknownField(FieldError):
-    """A field that no version has; ``text`` says what may have been meant, if anything.
+    """A field that no version has. ``text`` suggests another one, or is empty.
 
     The words are the API server's (``NewStrictDecodingError``,
     k8s.io/apimachinery/pkg/runtime, v1.32).
@@ -44,45 +47,45 @@ class UnknownField(FieldError):
 
 
 def invalid(field: str, value: object, text: str) -> FieldError:
-    """``field.Invalid`` of k8s.io/apimachinery/pkg/util/validation/field (v1.32)."""
+    """Return ``field.Invalid``."""
     return FieldError(field, f"Invalid value: {shown(value)}: {text}")
 
 
 def required(field: str, text: str = "") -> FieldError:
-    """``field.Required`` of the same package."""
+    """Return ``field.Required``."""
     return FieldError(field, f"Required value: {text}" if text else "Required value")
 
 
 def unsupported(field: str, value: object, *supported: str) -> FieldError:
-    """``field.NotSupported`` of the same package."""
+    """Return ``field.NotSupported``."""
     choices = ", ".join(shown(choice) for choice in supported)
     return FieldError(field, f"Unsupported value: {shown(value)}: supported values: {choices}")
 
 
 def wrong_type(field: str, expected: str, value: object) -> FieldError:
-    """A field holds a value of another type, as decoding JSON into Go types finds out."""
+    """Return the error for a value of another type, which Go's JSON decoder would reject."""
     return FieldError(field, f"must be {expected}, not {described(value)}")
 
 
 def shown(value: object) -> str:
-    """``value`` on one line, in quotes if it is text, cut when it is long."""
-    text = json.dumps(value[:_LONGEST_VALUE]) if isinstance(value, str) else described(value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+    """Return ``value`` on one line, in quotes if it is text, cut if it is long."""
+    text = json.dumps(value[:_MAX_VALUE]) if isinstance(value, str) else described(value)
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
 
 
 def key(name: object) -> str:
-    """``[name]`` as field paths have it."""
+    """Return ``[name]``, the form of map keys in field paths."""
     return f"[{plain(name)}]"
 
 
 def plain(name: object) -> str:
-    """``name`` as it is, or quoted where it is no plain text."""
-    is_plain = isinstance(name, str) and name.isprintable() and len(name) <= _LONGEST_VALUE
+    """Return a short printable text unchanged, and any other value quoted."""
+    is_plain = isinstance(name, str) and name.isprintable() and len(name) <= _MAX_VALUE
     return str(name) if is_plain else shown(name)
 
 
 def described(value: object) -> str:
-    """The kind of a value as someone who writes YAML or JSON calls it."""
+    """Describe a value in terms of YAML and JSON, such as ``a mapping``."""
     if value is None:
         return "null"
     if isinstance(value, bool):

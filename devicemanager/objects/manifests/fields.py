@@ -1,9 +1,7 @@
-"""Fields that a pod's spec and its containers have in Kubernetes 1.37, and workloadRef of 1.35.
+"""The known fields of a pod's spec and containers: Kubernetes 1.37, and workloadRef of 1.35."""
 
-A field of another name is most often a misspelt one, and to ignore it would silently run
-the pod without its devices. So it is rejected, as the API server does under strict field
-validation.
-"""
+# An unknown field is usually a misspelled one. Ignoring it would silently run the pod without
+# its devices, so it is rejected, as the API server does under strict field validation.
 
 from __future__ import annotations
 
@@ -42,17 +40,17 @@ RESOURCES = frozenset({"limits", "requests", "claims"})
 
 
 def check_known(fields: Mapping[Any, Any], known: frozenset[str]) -> None:
-    """Raises UnknownField for the first, by name, of the fields that are unknown."""
+    """Raise UnknownField for the first unknown field, by name."""
     if fields.keys() <= known:
         return
-    stranger = min(plain(name) for name in fields.keys() - known)
-    raise UnknownField(stranger, _hint(stranger, known))
+    unknown = min(plain(name) for name in fields.keys() - known)
+    raise UnknownField(unknown, _hint(unknown, known))
 
 
-def _hint(stranger: str, known: frozenset[str]) -> str:
-    if known is CONTAINER and stranger in RESOURCES:
-        return f'did you mean "resources.{stranger}"?'
-    # Case is what is wrong most often, and would count as much as another letter.
+def _hint(unknown: str, known: frozenset[str]) -> str:
+    if known is CONTAINER and unknown in RESOURCES:
+        return f'did you mean "resources.{unknown}"?'
+    # The most common mistake is wrong case, which must not count as much as a wrong letter.
     by_lower = {name.lower(): name for name in sorted(known)}
-    close = difflib.get_close_matches(stranger.lower(), by_lower, n=1)
+    close = difflib.get_close_matches(unknown.lower(), by_lower, n=1)
     return f'did you mean "{by_lower[close[0]]}"?' if close else ""

@@ -1,8 +1,10 @@
-"""A container's ``resources``: limits and requests as whole numbers, validated.
+"""A container's ``resources``: limits and requests as whole numbers, validated."""
 
-Rules and texts are those of ``ValidateResourceRequirements`` and
-``validateContainerResourceName`` (pkg/apis/core/validation/validation.go, v1.32).
-"""
+# Rules and texts are those of ``ValidateResourceRequirements`` and
+# ``validateContainerResourceName`` (pkg/apis/core/validation/validation.go, v1.32).
+#
+# Quantities are not parsed by the ``kubernetes`` package: importing it takes a quarter of a
+# second, and its parser accepts what the API server rejects.
 
 from __future__ import annotations
 
@@ -13,15 +15,10 @@ from typing import NamedTuple
 
 from devicemanager.core.api.names import is_extended_resource_name, is_qualified_name
 from devicemanager.core.ids import ResourceName
+from devicemanager.core.quantity import LARGEST, NANOS, milli_units, whole_units
+from devicemanager.core.quantity import parse_quantity as parse_any_quantity
 from devicemanager.objects.manifests.errors import invalid, key, required, wrong_type
 from devicemanager.objects.manifests.fields import RESOURCES, check_known
-from devicemanager.objects.manifests.quantities import (
-    LARGEST,
-    NANOS,
-    milli_units,
-    parse_quantity,
-    whole_units,
-)
 
 Amounts = dict[ResourceName, int]
 """Whole numbers by resource: devices, milli-CPUs, bytes."""
@@ -34,7 +31,7 @@ class _Kind(enum.Enum):
     HUGE_PAGES = "huge pages"
 
     def overcommits(self) -> bool:
-        """``IsOvercommitAllowed``: whether a request may be lower than the limit."""
+        """True if a request may be lower than its limit (``IsOvercommitAllowed``)."""
         return self is _CPU or self is _BYTES
 
 
@@ -50,11 +47,20 @@ class _Quantity(NamedTuple):
         return milli_units(self.nanos) if self.kind is _CPU else whole_units(self.nanos)
 
 
-def read_resources(resources: object) -> tuple[Amounts, Amounts]:
-    """Limits and requests of one container; ``None`` and ``{}`` mean none.
+def parse_quantity(text: str) -> int:
+    """Return an amount in nano-units, rounded away from zero. Raises ValueError with Go's text.
 
-    Requests that are not given follow the limits (``SetDefaults_Pod``). Raises
-    FieldError with a path that starts below ``resources``.
+    An amount above the largest counts as the largest, as ``ParseQuantity`` of
+    k8s.io/apimachinery/pkg/api/resource (v1.32) does it.
+    """
+    return parse_any_quantity(text, LARGEST)
+
+
+def read_resources(resources: object) -> tuple[Amounts, Amounts]:
+    """Return limits and requests of one container; ``None`` and ``{}`` mean none.
+
+    A missing request is set to the limit (``SetDefaults_Pod``). Raises FieldError with a path
+    below ``resources``.
     """
     if not resources:
         if resources is None or isinstance(resources, Mapping):
@@ -65,12 +71,12 @@ def read_resources(resources: object) -> tuple[Amounts, Amounts]:
     check_known(resources, RESOURCES)
     limits = _quantities("limits", resources.get("limits"))
     requests = _quantities("requests", resources.get("requests"))
-    for name, asked in requests.items():
-        _check_against_limit(name, asked, limits.get(name))
+    for name, request in requests.items():
+        _check_against_limit(name, request, limits.get(name))
     limit_amounts = {name: quantity.amount() for name, quantity in limits.items()}
     request_amounts = {name: quantity.amount() for name, quantity in requests.items()}
     requested = limit_amounts | request_amounts
-    # Most containers request what limits them: one mapping is enough then.
+    # Requests equal limits in most containers: one mapping for both saves memory.
     return limit_amounts, limit_amounts if requested == limit_amounts else requested
 
 
@@ -101,33 +107,34 @@ def _quantity(field: str, name: object, value: object) -> _Quantity:
 
 
 def _text(field: str, name: str, value: object) -> str:
-    """A quantity as text: YAML and JSON may give it as text, a number, or null for 0."""
+    """Return a quantity as text. YAML and JSON can have text, a number, or null for 0."""
     if isinstance(value, str):
         return value
     if value is None:
         return "0"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong_type(field + key(name), "a quantity", value)
+    # Cut first: Python rejects the conversion of integers with thousands of digits.
     if isinstance(value, int):
         return str(max(-LARGEST, min(value, LARGEST)))
     return repr(value)
 
 
-def _check_against_limit(name: str, asked: _Quantity, limit: _Quantity | None) -> None:
+def _check_against_limit(name: str, request: _Quantity, limit: _Quantity | None) -> None:
     if limit is None:
-        if not asked.kind.overcommits():
+        if not request.kind.overcommits():
             text = f"Limit must be set for non overcommitable resources: add {name}"
             raise required("limits", text)
-    elif asked.nanos != limit.nanos and not asked.kind.overcommits():
-        raise invalid("requests", asked.text, f"must be equal to {name} limit of {limit.text}")
-    elif asked.nanos > limit.nanos:
+    elif request.nanos != limit.nanos and not request.kind.overcommits():
+        raise invalid("requests", request.text, f"must be equal to {name} limit of {limit.text}")
+    elif request.nanos > limit.nanos:
         text = f"must be less than or equal to {name} limit of {limit.text}"
-        raise invalid("requests", asked.text, text)
+        raise invalid("requests", request.text, text)
 
 
 @lru_cache(maxsize=1024)
 def _kind(name: str) -> _Kind | str:
-    """What a resource name stands for, or what is wrong with it."""
+    """Return what a resource name stands for, or what is wrong with it."""
     if is_extended_resource_name(name):
         return _Kind.DEVICE
     if name == "cpu":
@@ -140,7 +147,7 @@ def _kind(name: str) -> _Kind | str:
         return _Kind.HUGE_PAGES
     if "/" not in name:
         return "must be a standard resource for containers"
-    # IsNativeResource: names of kubernetes.io itself are amounts, not devices.
+    # IsNativeResource: resources of the kubernetes.io domain are amounts, not devices.
     if "kubernetes.io/" in name:
         return _Kind.BYTES
     return "doesn't follow extended resource name standard"

@@ -1,8 +1,8 @@
-"""A decoded manifest into a pod, validated as the API server does for what matters.
+"""A decoded manifest into a pod, validated as the API server does."""
 
-Order, rules and texts follow ``ValidatePodCreate`` (pkg/apis/core/validation, v1.32);
-the first error ends it. What device allocation never looks at is not looked at here.
-"""
+# Order, rules and texts follow ``ValidatePodCreate`` (pkg/apis/core/validation, v1.32). Only
+# fields that matter for device allocation are validated, and the first error ends it: a user
+# fixes one line after the other, as with ``kubectl apply``.
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.objects.manifests.claims import (
     check_claims_exist,
     read_container_claims,
+    read_extended_resource_claims,
     read_pod_claims,
 )
 from devicemanager.objects.manifests.errors import (
@@ -31,16 +32,16 @@ from devicemanager.objects.manifests.fields import CONTAINER, POD_SPEC, check_kn
 from devicemanager.objects.manifests.resources import read_resources
 
 DefaultUid = Callable[[str, str], str]
-"""Namespace and name of a pod without ``metadata.uid`` to the uid it gets."""
+"""Makes a UID from namespace and name, for a pod without ``metadata.uid``."""
 
 _MAX_LABEL = 63
 _MAX_NAME = 253
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
-_NO_LABEL = (
+_LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character"
 )
-_NO_SUBDOMAIN = (
+_SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, "
     "'-' or '.', and must start and end with an alphanumeric character"
 )
@@ -49,15 +50,15 @@ _RESTART_POLICIES = tuple(str(policy) for policy in RestartPolicy)
 
 @lru_cache(maxsize=4096)
 def stable_uid(namespace: str, name: str) -> str:
-    """A uid that is the same for this name at every start, in the form of a UUID.
+    """Return a UID, in the form of a UUID, that is the same at every start.
 
-    A static pod keeps its devices over a kubelet restart only if its uid stays. The
-    kubelet, too, derives a static pod's uid from what is known of it
-    (``applyDefaults``, pkg/kubelet/config/common.go, v1.32).
+    A static pod keeps its devices over a kubelet restart only if its UID stays the same. The
+    kubelet derives it from the manifest, too (``applyDefaults``, pkg/kubelet/config/common.go,
+    v1.32).
     """
     digest = hashlib.sha256(f"pod/{namespace}/{name}".encode()).digest()[:16]
     number = int.from_bytes(digest, "big")
-    # Version 8 is the one that RFC 9562 leaves to the application.
+    # RFC 9562: version 8 is for application-defined UUIDs.
     number = number & ~(0xF << 76) | 8 << 76
     number = number & ~(0x3 << 62) | 2 << 62
     text = f"{number:032x}"
@@ -65,20 +66,20 @@ def stable_uid(namespace: str, name: str) -> str:
 
 
 def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
-    """The pod that a decoded manifest describes. Raises FieldError."""
+    """Return the pod of a decoded manifest. Raises FieldError."""
     _check_kind(manifest)
     name, namespace, uid = _identity(manifest.get("metadata"), default_uid)
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
         raise required("spec") if spec is None else wrong_type("spec", "a mapping", spec)
-    taken: set[str] = set()
+    names: set[str] = set()
     try:
         check_known(spec, POD_SPEC)
         claims = read_pod_claims(spec.get("resourceClaims"), _check_label, _check_subdomain)
-        containers = _containers("containers", spec.get("containers"), taken, claims)
+        containers = _containers("containers", spec.get("containers"), names, claims)
         if not containers:
             raise required("containers")
-        init_containers = _containers("initContainers", spec.get("initContainers"), taken, claims)
+        init_containers = _containers("initContainers", spec.get("initContainers"), names, claims)
         restart_policy = _restart_policy(spec.get("restartPolicy")) or RestartPolicy.ALWAYS
         grace = _grace_period(spec.get("terminationGracePeriodSeconds"))
         resources = spec.get("resources")
@@ -96,17 +97,13 @@ def pod_from(manifest: Mapping[Any, Any], default_uid: DefaultUid) -> Pod:
         claims,
         grace,
         bool(resources),
-        _backed(manifest.get("status")),
+        _extended_resource_claims(manifest.get("status")),
     )
 
 
-def _backed(status: object) -> frozenset[tuple[ContainerName, ResourceName]]:
-    if status is None:
-        return frozenset()
-    from devicemanager.objects.manifests.status import read_backed
-
+def _extended_resource_claims(status: object) -> frozenset[tuple[ContainerName, ResourceName]]:
     try:
-        return read_backed(status)
+        return read_extended_resource_claims(status)
     except FieldError as error:
         raise error.under("status") from None
 
@@ -118,7 +115,7 @@ def _check_kind(manifest: Mapping[Any, Any]) -> None:
     if kind is None:
         raise required("kind", "a manifest begins with apiVersion: v1 and kind: Pod")
     if isinstance(kind, str) and kind.endswith("List"):
-        raise FieldError("kind", f"a {kind} is not supported: give each Pod a file of its own")
+        raise FieldError("kind", f"a {kind} is not supported: use one file for each Pod")
     if kind != "Pod":
         raise unsupported("kind", kind, "Pod")
     if version is None:
@@ -127,15 +124,16 @@ def _check_kind(manifest: Mapping[Any, Any]) -> None:
 
 
 def _identity(metadata: object, default_uid: DefaultUid) -> tuple[str, str, str]:
-    """Name, namespace and uid."""
+    """Return name, namespace and UID."""
     if metadata is None:
         raise required("metadata.name")
     if not isinstance(metadata, Mapping):
         raise wrong_type("metadata", "a mapping", metadata)
+    # The API server would make the name of a pod with generateName; a kubelet cannot.
     name = metadata.get("name")
     if name is None or name == "":
-        unnamed = "generateName" in metadata
-        raise required("metadata.name", "generateName needs an API server" if unnamed else "")
+        hint = "generateName needs an API server" if "generateName" in metadata else ""
+        raise required("metadata.name", hint)
     namespace = metadata.get("namespace")
     if namespace is None or namespace == "":
         namespace = "default"
@@ -149,7 +147,7 @@ def _identity(metadata: object, default_uid: DefaultUid) -> tuple[str, str, str]
 
 
 def _containers(
-    field: str, items: object, taken: set[str], claims: Collection[str]
+    field: str, items: object, names: set[str], claims: Collection[str]
 ) -> tuple[Container, ...]:
     if items is None:
         return ()
@@ -159,13 +157,13 @@ def _containers(
     containers = []
     for index, item in enumerate(items):
         try:
-            containers.append(_container(item, is_init, taken, claims))
+            containers.append(_container(item, is_init, names, claims))
         except FieldError as error:
             raise error.under(f"{field}[{index}]") from None
     return tuple(containers)
 
 
-def _container(item: object, is_init: bool, taken: set[str], claims: Collection[str]) -> Container:
+def _container(item: object, is_init: bool, names: set[str], claims: Collection[str]) -> Container:
     if not isinstance(item, Mapping):
         raise wrong_type("", "a mapping", item)
     check_known(item, CONTAINER)
@@ -173,9 +171,9 @@ def _container(item: object, is_init: bool, taken: set[str], claims: Collection[
     if name is None or name == "":
         raise required("name")
     _check_name("name", name, _label_fault)
-    if name in taken:
+    if name in names:
         raise FieldError("name", f'Duplicate value: "{name}"')
-    taken.add(name)
+    names.add(name)
     image = _image(item.get("image"))
     try:
         limits, requests = read_resources(item.get("resources"))
@@ -183,7 +181,7 @@ def _container(item: object, is_init: bool, taken: set[str], claims: Collection[
         check_claims_exist(used, claims)
     except FieldError as error:
         raise error.under("resources") from None
-    # Only on an init container does Always make a sidecar of it.
+    # Always makes a sidecar only of an init container.
     policy = _restart_policy(item.get("restartPolicy"))
     restartable = is_init and policy is RestartPolicy.ALWAYS
     return Container(ContainerName(name), limits, requests, restartable, used, image)
@@ -202,11 +200,11 @@ def _grace_period(seconds: object) -> int:
         return 30  # the API server's default
     if not isinstance(seconds, int) or isinstance(seconds, bool):
         raise wrong_type("terminationGracePeriodSeconds", "a whole number", seconds)
-    return max(seconds, 1)  # what the API server makes of a negative one, and the kubelet of 0
+    return max(seconds, 1)  # the API server replaces a negative value by 1, the kubelet 0 by 1
 
 
 def _image(image: object) -> str:
-    """Nothing is run here; but a pod without an image never gets to a node."""
+    """Require an image: nothing runs here, but the API server rejects a pod without one."""
     if image is None or image == "":
         raise required("image")
     if not isinstance(image, str):
@@ -216,6 +214,7 @@ def _image(image: object) -> str:
 
 def _check_name(field: str, value: object, fault_of: Callable[[str], str]) -> None:
     if not isinstance(value, str):
+        # YAML reads an unquoted 1e3 or yes as a number or a boolean.
         hint = "; put it in quotes" if isinstance(value, (bool, int, float)) else ""
         error = wrong_type(field, "a string", value)
         raise FieldError(error.field, error.text + hint)
@@ -233,25 +232,26 @@ def _check_subdomain(field: str, value: object) -> None:
 
 @lru_cache(maxsize=4096)
 def _subdomain_fault(name: str) -> str:
-    """What is wrong with a DNS-1123 subdomain; empty if nothing is."""
+    """Return what is wrong with a DNS-1123 subdomain, or an empty text."""
     if len(name) > _MAX_NAME:
         return f"must be no more than {_MAX_NAME} characters"
-    return "" if is_dns1123_subdomain(name) else _NO_SUBDOMAIN
+    return "" if is_dns1123_subdomain(name) else _SUBDOMAIN_RULE
 
 
 @lru_cache(maxsize=4096)
 def _label_fault(name: str) -> str:
-    """What is wrong with a DNS-1123 label; empty if nothing is."""
+    """Return what is wrong with a DNS-1123 label, or an empty text."""
     if len(name) > _MAX_LABEL:
         return f"must be no more than {_MAX_LABEL} characters"
-    return "" if _LABEL.match(name) else _NO_LABEL
+    return "" if _LABEL.match(name) else _LABEL_RULE
 
 
 @lru_cache(maxsize=4096)
 def _uid_fault(uid: str) -> str:
-    """What is wrong with a uid: the kubelet names directories after it."""
+    """Return what is wrong with a UID, or an empty text."""
+    # The kubelet names directories after it.
     if not uid or uid in (".", ".."):
-        return "must be a name that can be a directory's"
+        return "must be a valid directory name"
     if len(uid) > _MAX_NAME:
         return f"must be no more than {_MAX_NAME} characters"
     return (

@@ -1,4 +1,4 @@
-"""Node objects."""
+"""Node and Lease objects."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import attrs
 
 from devicemanager.core.nodestatus.conditions import NodeCondition
-from devicemanager.objects.status.times import timestamp
+from devicemanager.objects.status.times import micro_timestamp, timestamp
 
 __all__ = [
     "ATTACH",
     "NodeSystemInfo",
     "default_labels",
+    "lease_object",
     "node_object",
     "node_reference",
     "node_status_object",
@@ -26,7 +27,7 @@ ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 @attrs.frozen
 class NodeSystemInfo:
-    """``status.nodeInfo``, as far as anybody looks at it."""
+    """``status.nodeInfo``."""
 
     kubelet_version: str
     operating_system: str = "linux"
@@ -39,7 +40,7 @@ class NodeSystemInfo:
     boot_id: str = ""
 
     def as_object(self) -> Object:
-        """All ten texts; empty ones are allowed."""
+        """Return the JSON object. The API requires all ten fields; they may be empty."""
         return {
             "architecture": self.architecture,
             "bootID": self.boot_id,
@@ -55,7 +56,7 @@ class NodeSystemInfo:
 
 
 def default_labels(name: str, info: NodeSystemInfo) -> dict[str, str]:
-    """Those that the kubelet gives every node (``initialNode``, v1.32)."""
+    """Return the labels that the kubelet gives every node (``initialNode``, v1.32)."""
     return {
         "beta.kubernetes.io/arch": info.architecture,
         "beta.kubernetes.io/os": info.operating_system,
@@ -73,7 +74,7 @@ def node_object(
     annotations: Mapping[str, str] | None = None,
     taints: Iterable[Mapping[str, str]] = (),
 ) -> Object:
-    """What registers a node."""
+    """Return the Node object that registers a node."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -88,7 +89,7 @@ def node_object(
 
 
 def node_reference(name: str, uid: str) -> Object:
-    """A Node as ``ownerReferences`` of what belongs to it name it."""
+    """Return the ``ownerReferences`` entry of objects that belong to a node."""
     return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
 
 
@@ -103,13 +104,16 @@ def node_status_object(
     address: str = "",
     port: int = 0,
 ) -> Object:
-    """``status`` of a node at ``now``, in seconds since the epoch. ``before`` is the one told
-    last: a condition that says the same keeps its transition time. ``amounts`` are capacity
-    and allocatable; ``port`` is that of the kubelet's HTTP server, 0 for none."""
+    """Return ``status`` of a node at ``now``, in seconds since the epoch.
+
+    ``amounts`` are capacity and allocatable. ``before`` is the last reported status: a
+    condition that did not change keeps its transition time. ``port`` is that of the
+    kubelet's HTTP server, 0 for none.
+    """
     capacity, allocatable = amounts
-    there = [{"type": "InternalIP", "address": address}] if address else []
+    internal = [{"type": "InternalIP", "address": address}] if address else []
     return {
-        "addresses": [*there, {"type": "Hostname", "address": name}],
+        "addresses": [*internal, {"type": "Hostname", "address": name}],
         "allocatable": dict(allocatable),
         "capacity": dict(capacity),
         "conditions": _conditions(conditions, now, before or {}),
@@ -121,12 +125,13 @@ def node_status_object(
 def _conditions(
     conditions: Sequence[NodeCondition], now: float, before: Mapping[str, Any]
 ) -> list[Object]:
-    known = {each["type"]: each for each in before.get("conditions") or ()}
+    earlier = {each["type"]: each for each in before.get("conditions") or ()}
     text = timestamp(now)
     made = []
     for each in conditions:
         status = "True" if each.status else "False"
-        old = known.get(each.type, {})
+        old = earlier.get(each.type, {})
+        # A heartbeat alone is not a transition.
         same = old.get("status") == status
         made.append(
             {
@@ -139,3 +144,18 @@ def _conditions(
             }
         )
     return made
+
+
+def lease_object(metadata: Mapping[str, Any], holder: str, *, duration: int, now: float) -> Object:
+    """Return a Lease that ``holder`` renews at ``now`` (seconds since the epoch) for
+    ``duration`` seconds."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": dict(metadata),
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": duration,
+            "renewTime": micro_timestamp(now),
+        },
+    }

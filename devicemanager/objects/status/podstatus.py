@@ -1,4 +1,4 @@
-"""``status`` of a pod as the API has it, and what can be read back of one."""
+"""Pod objects and their ``status``, and what a restarted kubelet reads back from a status."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from devicemanager.core.ids import ContainerName, PodUid
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod
 from devicemanager.core.podstatus.conditions import Condition
 from devicemanager.core.podstatus.containers import (
     ContainerStatus,
@@ -19,9 +20,78 @@ from devicemanager.core.podstatus.status import ContainerEntry, PodStatus
 from devicemanager.core.status import ResourceStatus
 from devicemanager.objects.status.times import seconds_of, timestamp
 
-__all__ = ["container_statuses_of", "held_devices", "status_object"]
+__all__ = [
+    "allocated_devices",
+    "container_statuses_of",
+    "pod_list",
+    "pod_object",
+    "status_object",
+]
 
 Object = dict[str, Any]
+
+_CPU = "cpu"
+
+
+# -- pods ----------------------------------------------------------------------------------
+
+
+def pod_object(
+    pod: Pod, status: Object, *, node: str, deletion_grace: float | None = None
+) -> Object:
+    """Return a pod on a node, without fields of its manifest that are unused here, such as
+    labels, commands and variables."""
+    metadata: Object = {"name": pod.name, "namespace": pod.namespace, "uid": str(pod.uid)}
+    if deletion_grace is not None:
+        metadata["deletionGracePeriodSeconds"] = int(deletion_grace)
+    spec: Object = {
+        "containers": [_container(each) for each in pod.containers],
+        "nodeName": node,
+        "restartPolicy": str(pod.restart_policy),
+        "terminationGracePeriodSeconds": pod.termination_grace_period,
+    }
+    if pod.init_containers:
+        spec["initContainers"] = [_container(each) for each in pod.init_containers]
+    if pod.resource_claims:
+        spec["resourceClaims"] = [
+            {"name": name} | ({} if claim is None else {"resourceClaimName": claim})
+            for name, claim in pod.resource_claims.items()
+        ]
+    return {"metadata": metadata, "spec": spec, "status": status}
+
+
+def pod_list(pods: Iterable[Object]) -> Object:
+    """Return a v1 PodList. As in the API, its items have no kind and no apiVersion."""
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(pods)}
+
+
+def _container(container: Container) -> Object:
+    made: Object = {"name": str(container.name), "image": container.image}
+    resources: Object = {
+        name: _quantities(amounts)
+        for name, amounts in (("limits", container.limits), ("requests", container.requests))
+        if amounts
+    }
+    if container.claims:
+        resources["claims"] = [{"name": name} for name in container.claims]
+    made["resources"] = resources
+    if container.restartable:
+        made["restartPolicy"] = "Always"
+    return made
+
+
+def _quantities(amounts: Mapping[ResourceName, int]) -> dict[str, str]:
+    return {str(name): _quantity(name, amount) for name, amount in amounts.items()}
+
+
+def _quantity(name: ResourceName, amount: int) -> str:
+    # A core Pod counts CPUs in thousandths, everything else in whole units.
+    if name != _CPU:
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)
+
+
+# -- status --------------------------------------------------------------------------------
 
 
 def status_object(
@@ -33,18 +103,20 @@ def status_object(
     host_ip: str = "",
     pod_ip: str = "",
 ) -> Object:
-    """``status`` of the pod. ``now`` is the transition time of a condition that has none
-    (seconds since the epoch), ``since`` the texts of those that are in the API already.
+    """Return ``status`` of a pod.
 
-    A field without a value is not there: ``status_patch`` takes it away."""
+    ``now`` (seconds since the epoch) is the transition time of conditions without one;
+    ``since`` has the transition times that the API has already. Fields without a value are
+    absent, and ``status_patch`` removes them.
+    """
     made: Object = {"phase": str(status.phase), "qosClass": str(status.qos_class)}
     texts = {"reason": status.reason, "message": status.message}
     made |= {name: text for name, text in texts.items() if text}
     if status.start_time is not None:
         made["startTime"] = timestamp(status.start_time)
     if status.conditions:
-        known = since or {}
-        made["conditions"] = [_condition(each, now, known) for each in status.conditions]
+        made["conditions"] = [_condition(each, now, since or {}) for each in status.conditions]
+    # A pod without conditions was rejected, and a rejected pod has no addresses.
     if host_ip and status.conditions:
         made |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
     if pod_ip and status.conditions:
@@ -90,7 +162,7 @@ def _entry(uid: PodUid, entry: ContainerEntry) -> Object:
     if status.was_started:
         made["containerID"] = container_id(uid, status.name, status.restart_count)
     if status.last_termination is not None:
-        # What waits for its next start has not been counted as restarted yet.
+        # A container that waits for its restart is counted as restarted only when it starts.
         waits = isinstance(status.state, Waiting)
         before = status.restart_count - (not waits)
         made["lastState"] = _state(uid, status, status.last_termination, before)
@@ -120,12 +192,12 @@ def _state(uid: PodUid, status: ContainerStatus, state: State, run: int) -> Obje
 
 
 def _times(**times: float | None) -> Object:
-    """Null for a time that nobody knows, as the API shows it."""
+    """Return the times; as in the API, an unknown one is null."""
     return {name: None if each is None else timestamp(each) for name, each in times.items()}
 
 
 def container_id(uid: PodUid, name: ContainerName, run: int) -> str:
-    """An id as containerd's are, the same whenever it is asked for."""
+    """Return an ID in the form of containerd's, the same for the same run of a container."""
     digest = hashlib.sha256(f"{uid}/{name}/{run}".encode()).hexdigest()
     return f"containerd://{digest}"
 
@@ -144,7 +216,7 @@ def _resource(status: ResourceStatus) -> Object:
 
 
 def container_statuses_of(status: Mapping[str, Any]) -> dict[ContainerName, ContainerStatus]:
-    """The containers of a pod's status in the API, those only that were started."""
+    """Return the started containers of a pod's status in the API."""
     listed = [
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
@@ -164,26 +236,30 @@ def _read(found: Mapping[str, Any]) -> ContainerStatus:
 
 
 def _read_state(found: Mapping[str, Any]) -> State:
-    if (ran := found.get("terminated")) is not None:
+    if (ended := found.get("terminated")) is not None:
         return Terminated(
-            int(ran.get("exitCode") or 0),
-            str(ran.get("reason") or ""),
-            seconds_of(ran.get("startedAt")),
-            seconds_of(ran.get("finishedAt")),
+            int(ended.get("exitCode") or 0),
+            str(ended.get("reason") or ""),
+            seconds_of(ended.get("startedAt")),
+            seconds_of(ended.get("finishedAt")),
         )
-    if (runs := found.get("running")) is not None:
-        return Running(seconds_of(runs.get("startedAt")))
-    waits = found.get("waiting") or {}
-    return Waiting(str(waits.get("reason") or "ContainerCreating"), str(waits.get("message") or ""))
+    if (running := found.get("running")) is not None:
+        return Running(seconds_of(running.get("startedAt")))
+    waiting = found.get("waiting") or {}
+    reason = waiting.get("reason") or "ContainerCreating"
+    return Waiting(str(reason), str(waiting.get("message") or ""))
 
 
-def held_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
-    """Container → resource → device ids, as ``allocatedResourcesStatus`` has them; empty where
-    the API server does not keep that field."""
-    held: dict[str, dict[str, list[str]]] = {}
+def allocated_devices(status: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
+    """Return the device IDs in ``allocatedResourcesStatus``, by container and resource.
+
+    Empty if the API server does not store that field (feature gate
+    ResourceHealthStatus).
+    """
+    found: dict[str, dict[str, list[str]]] = {}
     for container in status.get("containerStatuses") or ():
         for resource in container.get("allocatedResourcesStatus") or ():
             ids = [str(each["resourceID"]) for each in resource.get("resources") or ()]
             if ids:
-                held.setdefault(str(container["name"]), {})[str(resource["name"])] = ids
-    return held
+                found.setdefault(str(container["name"]), {})[str(resource["name"])] = ids
+    return found

@@ -1,5 +1,5 @@
-"""NodeResourceTopology objects (``topology.node.k8s.io/v1alpha2``), which NUMA-aware schedulers
-read: what is free on which NUMA node."""
+"""NodeResourceTopology objects (``topology.node.k8s.io/v1alpha2``): free devices by NUMA node,
+for NUMA-aware schedulers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _POLICIES = {
     ("single-numa-node", "container"): "SingleNUMANodeContainerLevel",
     ("single-numa-node", "pod"): "SingleNUMANodePodLevel",
 }
-"""``topologyPolicies``, for readers that know no attributes yet."""
+"""``topologyPolicies``, which older readers use instead of the attributes."""
 
 
 @attrs.frozen
 class PlacedDevice:
-    """One device, as far as a scheduler looks at it."""
+    """What a scheduler must know of one device."""
 
     resource: str
     nodes: tuple[int, ...]
@@ -46,9 +46,12 @@ def topology_object(
     *,
     owner: Mapping[str, Any] | None = None,
 ) -> Object:
-    """The zones of one node, each with its devices; what has no NUMA node is in none. A device
-    that is on several counts in each, as in those that topology exporters write."""
+    """Return the zones of one node with their devices; devices without a NUMA node are omitted.
+
+    A device on several NUMA nodes counts in each, as in the objects of topology exporters.
+    """
     counts: dict[int, dict[str, list[int]]] = {node: {} for node in numa.nodes}
+    # Three counts by resource: capacity, allocatable (healthy), available (healthy and free).
     for device in devices:
         for node in device.nodes:
             if node in counts:

@@ -11,8 +11,7 @@ from starlette.requests import Request
 
 from devicemanager.control.answer import Answer
 from devicemanager.kubelet.telemetry import NodeInfo
-from devicemanager.objects.status.pods import pod_list, pod_object
-from devicemanager.objects.status.podstatus import status_object
+from devicemanager.objects.status.podstatus import pod_list, pod_object, status_object
 from devicemanager.observe.web import health
 from devicemanager.observe.web.configz import kubelet_configuration
 

@@ -161,7 +161,8 @@ def id_list(where: Where, value: Any) -> tuple[int, ...]:
 
 def quantity(where: Where, value: Any) -> int:
     """Parse bytes: a number, or a Kubernetes quantity such as ``4Gi``."""
-    from devicemanager.objects.manifests.quantities import parse_quantity, whole_units
+    from devicemanager.core.quantity import whole_units
+    from devicemanager.objects.manifests.resources import parse_quantity
 
     try:
         size = whole_units(parse_quantity(str(value)))

@@ -1,6 +1,6 @@
-"""The order of answers, tried out literally: every choice, every set of devices, one by one.
+"""The documented order of answers by brute force: every alternative, every set of devices.
 
-Written from the specification with plain lists, so that it shares no idea with the solver.
+Written from the specification with plain lists, so that it shares no idea with the search.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import attrs
 
 from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory
 from devicemanager.claims.core.ledger import Ledger
-from devicemanager.claims.core.model import Allocation, Alternative, Claim, Grant, Mode
+from devicemanager.claims.core.model import AccessMode, Allocation, Alternative, Claim, Grant
 
 Chosen = tuple[int, int, Alternative]
 """Claim, request, alternative."""
@@ -20,15 +20,15 @@ Chosen = tuple[int, int, Alternative]
 
 @attrs.define
 class State:
-    """What is held while the slots are filled."""
+    """What is allocated while the slots are filled."""
 
     whole: set[DeviceKey]
     shared: dict[DeviceKey, dict[str, int]]
     spent: dict[tuple[str, str], dict[str, int]]
     mine: dict[int, set[DeviceKey]]
-    """By claim: what it has already."""
+    """By claim: its devices so far."""
     values: dict[tuple[int, str, object], Hashable]
-    """By claim, attribute and scope: the value that was settled."""
+    """By claim, attribute and scope: the settled value."""
 
     def copy(self) -> State:
         return State(
@@ -66,13 +66,13 @@ def first_answer(
 def _start(ledger: Ledger, inventory: Inventory) -> State:
     state = State(set(), {}, {}, {}, {})
     for device in inventory.devices:
-        if ledger.holders(device.key):
-            if ledger.is_whole(device.key):
+        if ledger.claims_using(device.key):
+            if ledger.is_exclusive(device.key):
                 state.whole.add(device.key)
             else:
-                state.shared[device.key] = dict(ledger.given(device.key))
+                state.shared[device.key] = dict(ledger.allocated_amounts(device.key))
     for pool in inventory.pools:
-        state.spent[pool.key] = dict(ledger.spent(pool.key))
+        state.spent[pool.key] = dict(ledger.charged(pool.key))
     return state
 
 
@@ -110,7 +110,7 @@ def _sets(
         yield tuple(eligible)
         return
     most = alternative.count
-    if alternative.mode is Mode.SHARED:
+    if alternative.mode is AccessMode.SHARED:
         most = alternative.limit if alternative.limit is not None else len(eligible)
     for count in range(alternative.count, most + 1):
         several = []
@@ -123,7 +123,7 @@ def _sets(
 
 
 def _scopes(claim: Claim, slot: Chosen) -> list[tuple[str, object]]:
-    """The attributes that must be equal, each with whom they must be equal for."""
+    """Return the attributes that must be equal, each with the scope of that rule."""
     _, request, alternative = slot
     scopes: list[tuple[str, object]] = [(name, request) for name in alternative.match]
     for match in claim.match:
@@ -139,7 +139,7 @@ def _take(
     devices: Sequence[Device],
     state: State,
 ) -> Devices | None:
-    """Change the state; None if the devices cannot be had."""
+    """Allocate devices in the state; None if they are not available."""
     number, _, alternative = slot
     scopes = _scopes(claim, slot)
     if not devices:
@@ -152,18 +152,18 @@ def _take(
             if state.values.setdefault((number, name, scope), value) != value:
                 return None
     state.mine.setdefault(number, set()).update(device.key for device in devices)
-    if alternative.mode is Mode.ADMIN:
+    if alternative.mode is AccessMode.ADMIN:
         return [(device.key, {}) for device in devices]
     for device in devices:
         if not _hold(inventory, device, alternative.mode, state):
             return None
-    if alternative.mode is Mode.EXCLUSIVE:
+    if alternative.mode is AccessMode.EXCLUSIVE:
         return [(device.key, {}) for device in devices]
     return _share(devices, alternative.amounts, state)
 
 
-def _hold(inventory: Inventory, device: Device, mode: Mode, state: State) -> bool:
-    if device.key in state.whole or (mode is Mode.EXCLUSIVE and device.key in state.shared):
+def _hold(inventory: Inventory, device: Device, mode: AccessMode, state: State) -> bool:
+    if device.key in state.whole or (mode is AccessMode.EXCLUSIVE and device.key in state.shared):
         return False
     if device.key not in state.shared:
         budget = next(p.budget for p in inventory.pools if p.key == device.key.pool_key)
@@ -173,7 +173,7 @@ def _hold(inventory: Inventory, device: Device, mode: Mode, state: State) -> boo
                 spent[name] = spent.get(name, 0) + amount
                 if spent[name] > budget.get(name, 0):
                     return False
-    if mode is Mode.EXCLUSIVE:
+    if mode is AccessMode.EXCLUSIVE:
         state.whole.add(device.key)
     else:
         state.shared.setdefault(device.key, {})
@@ -185,16 +185,16 @@ def _share(devices: Sequence[Device], amounts: Mapping[str, int], state: State) 
     for name, wanted in amounts.items():
         have = 0
         for device, (_, got) in zip(devices, taken, strict=True):
-            share = device.shares.get(name)
+            share = device.capacity.get(name)
             given = state.shared[device.key].get(name, 0)
-            if share is None or share.capacity - given < share.block:
+            if share is None or share.total - given < share.block:
                 return None
             got[name] = share.block
             have += share.block
         for device, (_, got) in zip(devices, taken, strict=True):
-            share = device.shares[name]
+            share = device.capacity[name]
             given = state.shared[device.key].get(name, 0)
-            while have < wanted and given + got[name] + share.block <= share.capacity:
+            while have < wanted and given + got[name] + share.block <= share.total:
                 got[name] += share.block
                 have += share.block
         if have < wanted:

@@ -1,4 +1,4 @@
-"""The ledger: what commit rejects, what release restores, what survives a new pool."""
+"""The ledger: what commit rejects, release restores, and a republished pool leaves."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
+from devicemanager.claims.core.inventory import (
+    ConsumableCapacity,
+    Device,
+    DeviceKey,
+    Inventory,
+    Pool,
+    PoolKey,
+)
 from devicemanager.claims.core.ledger import Ledger, LedgerError
 from devicemanager.claims.core.model import (
+    AccessMode,
     Allocation,
     Alternative,
     Claim,
     Grant,
     Infeasible,
     LedgerState,
-    Mode,
     Request,
     Solution,
 )
@@ -32,18 +39,18 @@ def pool(*devices: Device, **budget: int) -> Inventory:
 
 
 def device(name: str, memory: int = 0, **charge: int) -> Device:
-    shares = {"memory": Share(memory, 1)} if memory else {}
-    return Device(DeviceKey(*POOL, name), charge=charge, shares=shares)
+    capacity = {"memory": ConsumableCapacity(memory, 1)} if memory else {}
+    return Device(DeviceKey(*POOL, name), charge=charge, capacity=capacity)
 
 
 def allocation(claim: str, *names: str, **amounts: int) -> Allocation:
-    mode = Mode.SHARED if amounts else Mode.EXCLUSIVE
+    mode = AccessMode.SHARED if amounts else AccessMode.EXCLUSIVE
     keys = [DeviceKey(*POOL, name) for name in names]
     return Allocation(claim, tuple([Grant(k, 0, 0, "claims[0]", mode, amounts) for k in keys]))
 
 
 def claim(name: str, inventory: Inventory, **amounts: int) -> Claim:
-    mode = Mode.SHARED if amounts else Mode.EXCLUSIVE
+    mode = AccessMode.SHARED if amounts else AccessMode.EXCLUSIVE
     alternative = Alternative("claims[0]", inventory.everything, mode, amounts=amounts)
     return Claim(name, (Request((alternative,)),))
 
@@ -56,7 +63,7 @@ def histories(draw: st.DrawFn) -> tuple[Inventory, list[list[Claim]], list[int]]
 
 
 @given(histories())
-def test_nothing_is_held_twice_and_nothing_is_overdrawn(
+def test_no_history_allocates_twice_or_exceeds_a_limit(
     history: tuple[Inventory, list[list[Claim]], list[int]],
 ) -> None:
     inventory, calls, released = history
@@ -79,58 +86,56 @@ def test_nothing_is_held_twice_and_nothing_is_overdrawn(
 
 
 def check(inventory: Inventory, ledger: Ledger) -> None:
-    """Recount from the allocations alone."""
+    """Recount everything from the allocations alone."""
     exclusive: Counter[DeviceKey] = Counter()
-    given_out: Counter[tuple[DeviceKey, str]] = Counter()
-    held: set[DeviceKey] = set()
+    allocated: Counter[tuple[DeviceKey, str]] = Counter()
+    in_use: set[DeviceKey] = set()
     for grant in [grant for each in ledger.state().allocations for grant in each.grants]:
-        if grant.mode is Mode.ADMIN:
+        if grant.mode is AccessMode.ADMIN:
             continue
-        exclusive[grant.device] += grant.mode is Mode.EXCLUSIVE
-        held.add(grant.device)
+        exclusive[grant.device] += grant.mode is AccessMode.EXCLUSIVE
+        in_use.add(grant.device)
         for name, amount in grant.amounts.items():
-            given_out[grant.device, name] += amount
+            allocated[grant.device, name] += amount
     assert max(exclusive.values(), default=0) <= 1
-    assert not {key for key, count in exclusive.items() if count} & {k for k, _ in given_out}
-    for (key, name), amount in given_out.items():
-        assert amount <= inventory.devices[inventory.index[key]].shares[name].capacity
+    assert not {key for key, count in exclusive.items() if count} & {k for k, _ in allocated}
+    for (key, name), amount in allocated.items():
+        assert amount <= inventory.devices[inventory.index[key]].capacity[name].total
     charges: Counter[tuple[PoolKey, str]] = Counter()
-    for key in held:
+    for key in in_use:
         for name, amount in inventory.devices[inventory.index[key]].charge.items():
             charges[key.pool_key, name] += amount
     budgets = {(pool.key, name): b for pool in inventory.pools for name, b in pool.budget.items()}
     assert all(amount <= budgets.get(where, 0) for where, amount in charges.items())
 
 
-def test_a_device_is_charged_once_from_the_first_holder_to_the_last() -> None:
+def test_device_is_charged_once_from_first_claim_to_last() -> None:
     inventory = pool(device("a", 10, units=2), units=3)
     ledger = Ledger()
     for name in ("x", "y"):
         ledger.commit(inventory, [allocation(name, "a", memory=1)])
-    assert ledger.spent(POOL) == {"units": 2}
+    assert ledger.charged(POOL) == {"units": 2}
     ledger.release("x")
-    assert ledger.spent(POOL) == {"units": 2}
+    assert ledger.charged(POOL) == {"units": 2}
     assert ledger.release("y", "y", "unknown") == ("y",)
-    assert ledger.spent(POOL) == {}
+    assert ledger.charged(POOL) == {}
 
 
 @pytest.mark.parametrize(
     ("new", "error"),
     [
-        ([allocation("new", "a")], "card/a is held by somebody already"),
-        ([allocation("new", "a", memory=1)], "card/a is held by somebody already"),
-        ([allocation("new", "b"), allocation("other", "b")], "card/b is held by somebody already"),
-        ([allocation("old", "b")], "claim old is allocated already"),
-        ([allocation("new", "b"), allocation("new", "c")], "claim new is allocated already"),
+        ([allocation("new", "a")], "card/a is already allocated"),
+        ([allocation("new", "a", memory=1)], "card/a is already allocated"),
+        ([allocation("new", "b"), allocation("other", "b")], "card/b is already allocated"),
+        ([allocation("old", "b")], "claim old is already allocated"),
+        ([allocation("new", "b"), allocation("new", "c")], "claim new is already allocated"),
         ([allocation("new", "b", "b")], "claim new has a device twice"),
         ([allocation("new", "c", memory=5)], "card/c has too little memory left"),
         ([allocation("new", "b", "c")], "pool card has too little units left"),
         ([allocation("new", "gone")], "card/gone is not published"),
     ],
 )
-def test_commit_rejects_what_contradicts_the_ledger_and_changes_nothing(
-    new: list[Allocation], error: str
-) -> None:
+def test_commit_rejects_contradictions_without_changes(new: list[Allocation], error: str) -> None:
     inventory = pool(
         device("a"), device("b", units=1), device("c", 4, units=1), device("d", 4), units=1
     )
@@ -143,7 +148,7 @@ def test_commit_rejects_what_contradicts_the_ledger_and_changes_nothing(
     ledger.self_check()
 
 
-def test_a_charged_device_stays_shareable_when_its_pool_shrinks() -> None:
+def test_device_in_use_stays_shareable_when_its_pool_shrinks() -> None:
     ledger = Ledger()
     before = pool(device("a", 10, units=2), device("b", 10, units=2), units=4)
     ledger.commit(before, [allocation("x", "a", memory=4)])
@@ -152,11 +157,11 @@ def test_a_charged_device_stays_shareable_when_its_pool_shrinks() -> None:
     assert isinstance(outcome, Solution)
     assert outcome.allocations == (allocation("y", "a", memory=2),)
     ledger.commit(after, outcome.allocations)
-    assert ledger.spent(POOL) == {"units": 2}
+    assert ledger.charged(POOL) == {"units": 2}
     assert isinstance(solve(after, ledger, [claim("z", after, memory=1)]), Infeasible)
 
 
-def test_a_device_that_comes_back_under_its_name_resumes_its_holdings() -> None:
+def test_republished_device_still_belongs_to_its_claim() -> None:
     ledger = Ledger()
     full = pool(device("a"), device("b"))
     ledger.commit(full, [allocation("x", "a")])
@@ -167,7 +172,7 @@ def test_a_device_that_comes_back_under_its_name_resumes_its_holdings() -> None:
     assert outcome.allocations == (allocation("y", "b"),)
 
 
-def test_charges_of_devices_that_are_gone_still_count() -> None:
+def test_charges_of_withdrawn_devices_still_count() -> None:
     ledger = Ledger()
     ledger.commit(pool(device("a", units=2), units=3), [allocation("x", "a")])
     after = pool(device("b", units=2), units=3)
@@ -179,12 +184,12 @@ def test_charges_of_devices_that_are_gone_still_count() -> None:
 @pytest.mark.parametrize(
     ("state", "error"),
     [
-        (LedgerState((allocation("x", "a"), allocation("y", "a")), {}), "held by somebody"),
-        (LedgerState((allocation("x", "a"),), {}), "the charges do not fit the holdings"),
-        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "the charges do not fit the holdings"),
-        (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "allocated already"),
+        (LedgerState((allocation("x", "a"), allocation("y", "a")), {}), "is already allocated"),
+        (LedgerState((allocation("x", "a"),), {}), "charges and allocations differ"),
+        (LedgerState((), {DeviceKey(*POOL, "a"): {}}), "charges and allocations differ"),
+        (LedgerState((allocation("x", "a"), allocation("x", "b")), {}), "already allocated"),
     ],
 )
-def test_a_state_that_no_ledger_had_is_rejected(state: LedgerState, error: str) -> None:
+def test_restore_rejects_impossible_states(state: LedgerState, error: str) -> None:
     with pytest.raises(LedgerError, match=error):
         Ledger.restore(state)

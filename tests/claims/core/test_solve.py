@@ -1,4 +1,4 @@
-"""The solver against a brute force, and what must hold for every answer."""
+"""``solve`` against brute force, and what must be true of every outcome."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.claims.core.inventory import Device, DeviceKey, Inventory, Pool, PoolKey, Share
+from devicemanager.claims.core.inventory import (
+    ConsumableCapacity,
+    Device,
+    DeviceKey,
+    Inventory,
+    Pool,
+    PoolKey,
+)
 from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.ledger_view import LedgerView
 from devicemanager.claims.core.model import (
+    AccessMode,
     Alternative,
     Cause,
     Claim,
@@ -19,20 +28,18 @@ from devicemanager.claims.core.model import (
     Infeasible,
     Limits,
     Match,
-    Mode,
     Request,
     Solution,
 )
 from devicemanager.claims.core.reasons import leftovers
 from devicemanager.claims.core.solve import solve
-from devicemanager.claims.core.view import View
 from tests.claims.core import cases
 from tests.claims.core.brute_force import first_answer
 
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[Inventory, Ledger, list[Claim]]:
-    """Some claims before, some of them released, and a joint call."""
+    """Draw a node with earlier claims, and the claims of one call."""
     inventory = draw(cases.inventories())
     ledger = Ledger()
     for number in range(draw(st.integers(0, 2))):
@@ -43,7 +50,7 @@ def situations(draw: st.DrawFn) -> tuple[Inventory, Ledger, list[Claim]]:
 
 
 @given(situations())
-def test_the_solver_finds_what_a_brute_force_finds(
+def test_solve_agrees_with_brute_force(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
     inventory, ledger, claims = situation
@@ -57,7 +64,7 @@ def test_the_solver_finds_what_a_brute_force_finds(
 
 
 @given(cases.shared_calls())
-def test_shares_are_found_as_a_brute_force_finds_them(call: tuple[Inventory, list[Claim]]) -> None:
+def test_shared_requests_agree_with_brute_force(call: tuple[Inventory, list[Claim]]) -> None:
     inventory, claims = call
     outcome = solve(inventory, Ledger(), claims)
     found = outcome.allocations if isinstance(outcome, Solution) else None
@@ -65,7 +72,7 @@ def test_shares_are_found_as_a_brute_force_finds_them(call: tuple[Inventory, lis
 
 
 @given(situations(), st.randoms(use_true_random=False))
-def test_the_order_of_the_claims_never_changes_whether_they_fit(
+def test_order_of_claims_does_not_change_feasibility(
     situation: tuple[Inventory, Ledger, list[Claim]], random: Random
 ) -> None:
     inventory, ledger, claims = situation
@@ -75,10 +82,10 @@ def test_the_order_of_the_claims_never_changes_whether_they_fit(
 
 
 @given(situations())
-def test_the_exact_decision_finds_an_answer_when_there_is_one(
+def test_decide_agrees_with_brute_force_on_feasibility(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
-    """No first-fit picks at all: what can be decided otherwise is."""
+    """Without first-fit picks, ``decide`` answers all that it can."""
     inventory, ledger, claims = situation
     outcome = solve(inventory, ledger, claims, Limits(first_fit=0))
     if first_answer(inventory, ledger, claims) is None:
@@ -90,7 +97,7 @@ def test_the_exact_decision_finds_an_answer_when_there_is_one(
 
 
 @given(situations())
-def test_a_rejection_accounts_for_every_device_once(
+def test_rejection_counts_every_device_once(
     situation: tuple[Inventory, Ledger, list[Claim]],
 ) -> None:
     inventory, ledger, claims = situation
@@ -118,7 +125,7 @@ POOL = PoolKey("gpu.example.com", "card")
 
 
 def node(**devices: dict[str, int]) -> Inventory:
-    """Devices with attributes, in one pool."""
+    """Return devices with attributes, in one pool."""
     made = [Device(DeviceKey(*POOL, name), values) for name, values in devices.items()]
     return Inventory.of([Pool(POOL, made)])
 
@@ -127,47 +134,47 @@ def claim(name: str, *alternatives: Alternative, match: tuple[Match, ...] = ()) 
     return Claim(f"default/{name}", tuple([Request((each,)) for each in alternatives]), match)
 
 
-def rejection_rules(inventory: Inventory, ledger: Ledger, asked: Claim) -> list[tuple[str, int]]:
-    outcome = solve(inventory, ledger, [asked])
+def rejection_rules(inventory: Inventory, ledger: Ledger, wanted: Claim) -> list[tuple[str, int]]:
+    outcome = solve(inventory, ledger, [wanted])
     assert isinstance(outcome, Infeasible)
     (rejection,) = outcome.reasons
     return [(each.rule, each.devices.bit_count()) for each in rejection.exclusions]
 
 
-def test_a_rejection_names_the_first_rule_for_each_device() -> None:
+def test_rejection_names_the_first_rule_for_each_device() -> None:
     inventory = node(a={"numa": 0}, b={"numa": 0}, c={"numa": 1}, d={}, e={"numa": 0})
     ledger = Ledger()
-    held = solve(inventory, ledger, [claim("train", Alternative("claims[0]", 0b1))])
-    assert isinstance(held, Solution)
-    ledger.commit(inventory, held.allocations)
+    earlier = solve(inventory, ledger, [claim("train", Alternative("claims[0]", 0b1))])
+    assert isinstance(earlier, Solution)
+    ledger.commit(inventory, earlier.allocations)
     rule = "device.memory >= '40Gi' is false"
-    asked = Alternative(
+    wanted = Alternative(
         "claims[0]", 0b01111, count=2, match=("numa",), exclusions=(Exclusion(rule, 0b10000),)
     )
-    assert rejection_rules(inventory, ledger, claim("new", asked)) == [
+    assert rejection_rules(inventory, ledger, claim("new", wanted)) == [
         (rule, 1),
-        ("held by claim default/train", 1),
+        ("allocated to claim default/train", 1),
         ("has no attribute numa", 1),
         ("attribute numa differs from the others chosen", 1),
     ]
 
 
-def test_a_rejection_names_budgets_and_shares() -> None:
-    shares = {"memory": Share(4, 1)}
+def test_rejection_names_budgets_and_capacity() -> None:
+    capacity = {"memory": ConsumableCapacity(4, 1)}
     inventory = Inventory.of(
         [
             Pool(
                 POOL,
                 [
-                    Device(DeviceKey(*POOL, "a"), {}, {"slices": 2}, shares),
-                    Device(DeviceKey(*POOL, "b"), {}, {"slices": 2}, shares),
+                    Device(DeviceKey(*POOL, "a"), {}, {"slices": 2}, capacity),
+                    Device(DeviceKey(*POOL, "b"), {}, {"slices": 2}, capacity),
                     Device(DeviceKey(*POOL, "c")),
                 ],
                 {"slices": 3},
             )
         ]
     )
-    shared = Alternative("claims[0]", 0b111, Mode.SHARED, amounts={"memory": 4})
+    shared = Alternative("claims[0]", 0b111, AccessMode.SHARED, amounts={"memory": 4})
     ledger = Ledger()
     first = solve(inventory, ledger, [claim("first", shared)])
     assert isinstance(first, Solution)
@@ -179,7 +186,7 @@ def test_a_rejection_names_budgets_and_shares() -> None:
     ]
     whole = Alternative("claims[0]", 0b011)
     assert rejection_rules(inventory, ledger, claim("third", whole)) == [
-        ("held in part by claim default/first", 1),
+        ("partly allocated to claim default/first", 1),
         ("pool card has too little slices left", 1),
     ]
 
@@ -188,15 +195,15 @@ def test_a_rejection_names_budgets_and_shares() -> None:
     ("alternative", "cause"),
     [
         (Alternative("r", 0b11, count=3), Cause.DEVICES),
-        (Alternative("r", 0b11, Mode.SHARED, amounts={"memory": 9}), Cause.AMOUNTS),
+        (Alternative("r", 0b11, AccessMode.SHARED, amounts={"memory": 9}), Cause.AMOUNTS),
         (Alternative("r", 0b11, count=2), Cause.BUDGET),
-        (Alternative("r", 0b111, Mode.ADMIN, every=True, match=("numa",)), Cause.MATCH),
+        (Alternative("r", 0b111, AccessMode.ADMIN, every=True, match=("numa",)), Cause.MATCH),
     ],
 )
-def test_a_rejection_says_what_is_short(alternative: Alternative, cause: Cause) -> None:
-    shares = {"memory": Share(4, 1)}
+def test_rejection_has_its_cause(alternative: Alternative, cause: Cause) -> None:
+    capacity = {"memory": ConsumableCapacity(4, 1)}
     devices = [
-        Device(DeviceKey(*POOL, name), {"numa": numa}, {"slices": 2}, shares)
+        Device(DeviceKey(*POOL, name), {"numa": numa}, {"slices": 2}, capacity)
         for name, numa in (("a", 0), ("b", 0), ("c", 1))
     ]
     inventory = Inventory.of([Pool(POOL, devices, {"slices": 3})])
@@ -205,7 +212,7 @@ def test_a_rejection_says_what_is_short(alternative: Alternative, cause: Cause) 
     assert [each.cause for each in outcome.reasons] == [cause]
 
 
-def test_requests_that_only_exclude_one_another_are_all_named() -> None:
+def test_rejection_names_all_requests_that_only_conflict() -> None:
     inventory = node(a={}, b={})
     both = Alternative("claims[0]", 0b11, count=2)
     outcome = solve(inventory, Ledger(), [claim("x", both), claim("y", both)])
@@ -222,27 +229,30 @@ def many(count: int) -> Inventory:
     ("alternative", "count"),
     [
         (Alternative("claims[0]", (1 << 40) - 1, count=33), 33),
-        (Alternative("claims[0]", (1 << 40) - 1, Mode.ADMIN, every=True), 40),
+        (Alternative("claims[0]", (1 << 40) - 1, AccessMode.ADMIN, every=True), 40),
     ],
 )
-def test_a_claim_of_more_than_32_devices_is_an_error(alternative: Alternative, count: int) -> None:
+def test_claim_of_more_than_32_devices_is_an_error(alternative: Alternative, count: int) -> None:
     outcome = solve(many(40), Ledger(), [claim("c", alternative)])
-    message = f"it takes {count} devices, and a claim may have 32 at most"
+    message = f"needs {count} devices; a claim can have at most 32"
     assert outcome == Error("default/c", message)
 
 
-def test_shares_of_more_than_32_devices_are_an_error() -> None:
-    devices = [Device(DeviceKey(*POOL, f"d{i:02}"), shares={"bw": Share(1, 1)}) for i in range(40)]
+def test_capacity_of_more_than_32_devices_is_an_error() -> None:
+    devices = [
+        Device(DeviceKey(*POOL, f"d{i:02}"), capacity={"bw": ConsumableCapacity(1, 1)})
+        for i in range(40)
+    ]
     inventory = Inventory.of([Pool(POOL, devices)])
     for amount in (33, 40):
-        outcome = solve(inventory, Ledger(), [claim("c", shares(inventory.everything, amount))])
-        message = f"it takes {amount} devices, and a claim may have 32 at most"
+        outcome = solve(inventory, Ledger(), [claim("c", shared(inventory.everything, amount))])
+        message = f"needs {amount} devices; a claim can have at most 32"
         assert outcome == Error("default/c", message)
-    none = solve(inventory, Ledger(), [claim("c", shares(inventory.everything, 41))])
+    none = solve(inventory, Ledger(), [claim("c", shared(inventory.everything, 41))])
     assert isinstance(none, Infeasible)
 
 
-def test_an_alternative_of_too_many_devices_makes_way_for_the_next() -> None:
+def test_alternative_with_too_many_devices_is_skipped() -> None:
     inventory = many(40)
     request = Request(
         (
@@ -256,14 +266,35 @@ def test_an_alternative_of_too_many_devices_makes_way_for_the_next() -> None:
     assert [grant.device.name for grant in allocation.grants] == ["d00", "d01"]
 
 
-def test_an_answer_explains_what_it_left() -> None:
-    inventory = node(a={"numa": 0}, b={"numa": 1}, c={"numa": 0}, d={"numa": 0})
-    asked = claim("c", Alternative("claims[0]", 0b1111), match=(Match("numa"),))
-    other = claim("o", Alternative("claims[0]", 0b0100))
-    outcome = solve(inventory, Ledger(), [asked, other])
+def test_earlier_requests_keep_their_preference() -> None:
+    """The first request with a choice is not the first request, and all first choices conflict."""
+    inventory = node(a={}, b={}, c={}, d={})
+    requests = [
+        [Alternative("claims[0]", 0b0001)],
+        [Alternative("claims[1].oneOf[0]", 0b0010), Alternative("claims[1].oneOf[1]", 0b0100)],
+        [Alternative("claims[2].oneOf[0]", 0b0010), Alternative("claims[2].oneOf[1]", 0b1000)],
+        [Alternative("claims[3].oneOf[0]", 0b0110, count=2), Alternative("claims[3].oneOf[1]", 4)],
+    ]
+    wanted = Claim("default/c", tuple([Request(tuple(each)) for each in requests]))
+    outcome = solve(inventory, Ledger(), [wanted])
     assert isinstance(outcome, Solution)
-    view = View.of(inventory, Ledger())
-    first, _ = leftovers(view, Ledger(), [asked, other], outcome.allocations)
+    grants = outcome.allocations[0].grants
+    assert [(each.request, each.label, each.device.name) for each in grants] == [
+        (0, "claims[0]", "a"),
+        (1, "claims[1].oneOf[0]", "b"),
+        (2, "claims[2].oneOf[1]", "d"),
+        (3, "claims[3].oneOf[1]", "c"),
+    ]
+
+
+def test_leftovers_explain_every_other_device() -> None:
+    inventory = node(a={"numa": 0}, b={"numa": 1}, c={"numa": 0}, d={"numa": 0})
+    wanted = claim("c", Alternative("claims[0]", 0b1111), match=(Match("numa"),))
+    other = claim("o", Alternative("claims[0]", 0b0100))
+    outcome = solve(inventory, Ledger(), [wanted, other])
+    assert isinstance(outcome, Solution)
+    view = LedgerView.of(inventory, Ledger())
+    first, _ = leftovers(view, Ledger(), [wanted, other], outcome.allocations)
     assert first.taken == 0b0001
     assert [(each.rule, each.devices) for each in first.exclusions] == [
         ("attribute numa differs from the others chosen", 0b0010),
@@ -272,7 +303,7 @@ def test_an_answer_explains_what_it_left() -> None:
     ]
 
 
-def test_a_matched_value_with_exactly_enough_devices_will_do() -> None:
+def test_matched_value_with_exactly_enough_devices_is_used() -> None:
     inventory = node(a={"numa": 0}, b={"numa": 1}, c={"numa": 0}, d={"numa": 1}, e={"numa": 0})
     two, three = (Alternative(f"claims[{i}]", 0b11111, count=i + 1) for i in (0, 1))
     outcome = solve(inventory, Ledger(), [claim("c", two, three, match=(Match("numa"),))])
@@ -282,46 +313,54 @@ def test_a_matched_value_with_exactly_enough_devices_will_do() -> None:
     assert isinstance(solve(inventory, Ledger(), [more]), Infeasible)
 
 
+def test_rejection_shows_the_largest_group_of_matching_devices() -> None:
+    inventory = node(a={"numa": 0}, b={"numa": 1}, c={"numa": 1}, d={"numa": 2})
+    wanted = claim("c", Alternative("claims[0]", 0b1111, count=3, match=("numa",)))
+    outcome = solve(inventory, Ledger(), [wanted])
+    assert isinstance(outcome, Infeasible)
+    assert [each.usable for each in outcome.reasons] == [0b0110]
+
+
 def shared_node(*capacities: int) -> Inventory:
     devices = [
-        Device(DeviceKey(*POOL, f"d{place:02}"), shares={"bw": Share(capacity, 1)})
+        Device(DeviceKey(*POOL, f"d{place:02}"), capacity={"bw": ConsumableCapacity(capacity, 1)})
         for place, capacity in enumerate(capacities)
     ]
     return Inventory.of([Pool(POOL, devices)])
 
 
-def shares(eligible: int, amount: int, limit: int | None = None) -> Alternative:
-    return Alternative("claims[0]", eligible, Mode.SHARED, 1, limit, {"bw": amount})
+def shared(eligible: int, amount: int, limit: int | None = None) -> Alternative:
+    return Alternative("claims[0]", eligible, AccessMode.SHARED, 1, limit, {"bw": amount})
 
 
-def test_a_rejection_says_how_much_could_be_had_of_the_devices_that_qualify() -> None:
+def test_rejection_has_the_largest_reachable_amount() -> None:
     inventory, ledger = shared_node(5, 4, 3), Ledger()
-    first = solve(inventory, ledger, [claim("first", shares(0b001, 2))])
+    first = solve(inventory, ledger, [claim("first", shared(0b001, 2))])
     assert isinstance(first, Solution)
     ledger.commit(inventory, first.allocations)
     for eligible, limit, reachable in ((0b110, None, 7), (0b111, None, 10), (0b111, 2, 7)):
-        outcome = solve(inventory, ledger, [claim("c", shares(eligible, 11, limit))])
+        outcome = solve(inventory, ledger, [claim("c", shared(eligible, 11, limit))])
         assert isinstance(outcome, Infeasible)
         assert [each.reachable for each in outcome.reasons] == [{"bw": reachable}]
 
 
-def test_devices_for_other_requests_count_towards_the_limit_of_a_claim() -> None:
+def test_limit_of_devices_is_for_all_requests_of_a_claim() -> None:
     inventory = shared_node(*[1] * 40)
     two = Alternative("claims[0]", inventory.everything, count=2)
-    outcome = solve(inventory, Ledger(), [claim("c", two, shares(inventory.everything, 31))])
-    message = "it takes 33 devices, and a claim may have 32 at most"
+    outcome = solve(inventory, Ledger(), [claim("c", two, shared(inventory.everything, 31))])
+    message = "needs 33 devices; a claim can have at most 32"
     assert outcome == Error("default/c", message)
 
 
 @pytest.mark.parametrize("first_fit", [0, 2_000])
-def test_what_is_short_is_known_whichever_way_the_search_went(first_fit: int) -> None:
+def test_cause_does_not_depend_on_the_layer_that_decided(first_fit: int) -> None:
     devices = [Device(DeviceKey(*POOL, name), {}, {"slices": 2}) for name in "abc"]
     inventory = Inventory.of([Pool(POOL, devices, {"slices": 5})])
     limits = Limits(first_fit=first_fit)
 
     def causes(*counts: int) -> list[Cause]:
-        asked = [Alternative(f"claims[{i}]", 0b111, count=n) for i, n in enumerate(counts)]
-        outcome = solve(inventory, Ledger(), [claim("c", *asked)], limits)
+        wanted = [Alternative(f"claims[{i}]", 0b111, count=n) for i, n in enumerate(counts)]
+        outcome = solve(inventory, Ledger(), [claim("c", *wanted)], limits)
         assert isinstance(outcome, Infeasible)
         return [each.cause for each in outcome.reasons]
 

@@ -12,7 +12,7 @@ from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.qos import qos_class
 from devicemanager.core.podstatus.status import PodFacts, pod_status
 from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
-from devicemanager.objects.status.podstatus import container_id, held_devices, status_object
+from devicemanager.objects.status.podstatus import allocated_devices, container_id, status_object
 from devicemanager.objects.status.times import micro_timestamp, seconds_of, timestamp
 
 UID = PodUid("u")
@@ -140,8 +140,8 @@ def test_the_health_of_held_devices_is_read_back() -> None:
     assert container["allocatedResourcesStatus"] == [
         {"name": GPU, "resources": [{"resourceID": "gpu-1", "health": "Unhealthy"}]}
     ]
-    assert held_devices(status) == {"main": {"vendor.com/gpu": ["gpu-1"]}}
-    assert held_devices({}) == {}
+    assert allocated_devices(status) == {"main": {"vendor.com/gpu": ["gpu-1"]}}
+    assert allocated_devices({}) == {}
 
 
 CPU, MEMORY = ResourceName("cpu"), ResourceName("memory")

@@ -13,8 +13,8 @@ from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.objects.status.podstatus import (
+    allocated_devices,
     container_statuses_of,
-    held_devices,
     status_object,
 )
 from tests.helpers import container, pod
@@ -81,7 +81,7 @@ def told(node: InMemoryKubelet, uid: str) -> dict[str, object]:
 def taken_over(old: InMemoryKubelet, new: InMemoryKubelet, wanted: Pod) -> object:
     status = told(old, wanted.uid)
     return new.restore(
-        wanted, held_devices(status), statuses=container_statuses_of(status), start_time=100.0
+        wanted, allocated_devices(status), statuses=container_statuses_of(status), start_time=100.0
     )
 
 

@@ -22,7 +22,7 @@ GPU = {"name": "gpu", "resourceClaimName": "train"}
 NIC = {"name": "nic", "resourceClaimTemplateName": "shared.nic"}
 
 
-def test_claims_of_a_pod_and_its_containers():
+def test_claims_of_pod_and_containers():
     uses = [{"name": "gpu", "request": "a"}, {"name": "gpu", "request": "b"}, {"name": "nic"}]
     pod = manifests.parse(manifest([GPU, NIC], uses, None, init=[[{"name": "nic"}]]))
     assert pod.resource_claims == {"gpu": "train", "nic": None}
@@ -30,7 +30,7 @@ def test_claims_of_a_pod_and_its_containers():
     assert pod.init_containers[0].claims == ("nic",)
 
 
-def test_a_pod_without_claims():
+def test_pod_without_claims():
     pod = manifests.parse(manifest(None, None))
     assert (pod.resource_claims, pod.containers[0].claims) == ({}, ())
 
@@ -61,7 +61,60 @@ USES = "spec.containers[0].resources.claims[0]"
          f'{USES}.name: Invalid value: "nic": must be one of the names in pod.spec.resourceClaims'),
     ],
 )  # fmt: skip
-def test_what_the_api_server_would_not_take(pod_claims, uses, complaint):
+def test_invalid_claims_are_rejected(pod_claims, uses, complaint):
     with pytest.raises(ManifestError) as caught:
         manifests.parse(manifest(pod_claims, uses))
     assert str(caught.value).startswith(complaint)
+
+
+FIELD = "status.extendedResourceClaimStatus"
+
+
+def with_status(status):
+    return {**manifest(None, None), "status": status}
+
+
+def test_extended_resources_of_claims_are_read_from_the_status():
+    mappings = [
+        {"containerName": "c0", "resourceName": "vendor.com/gpu", "requestName": "r"},
+        {"containerName": "c0", "resourceName": "vendor.com/nic"},
+    ]
+    pod = manifests.parse(
+        with_status({"extendedResourceClaimStatus": {"requestMappings": mappings}})
+    )
+    assert pod.backed == {("c0", "vendor.com/gpu"), ("c0", "vendor.com/nic")}
+    for empty in (None, {}, {"extendedResourceClaimStatus": None}):
+        assert manifests.parse(with_status(empty)).backed == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("status", "complaint"),
+    [
+        ([], "status: must be a mapping, not a list"),
+        ({"extendedResourceClaimStatus": 1}, f"{FIELD}: must be a mapping, not the number 1"),
+        (
+            {"extendedResourceClaimStatus": {"requestMappings": {}}},
+            f"{FIELD}.requestMappings: must be a list, not a mapping",
+        ),
+        (
+            {"extendedResourceClaimStatus": {"requestMappings": [{}]}},
+            f"{FIELD}.requestMappings[0].containerName: Required value",
+        ),
+        (
+            {"extendedResourceClaimStatus": {"requestMappings": [{"containerName": "c"}]}},
+            f"{FIELD}.requestMappings[0].resourceName: Required value",
+        ),
+        (
+            {
+                "extendedResourceClaimStatus": {
+                    "requestMappings": [{"containerName": "c", "resourceName": 7}]
+                }
+            },
+            f"{FIELD}.requestMappings[0].resourceName: must be a string, not the number 7",
+        ),
+    ],
+)
+def test_invalid_extended_resource_claims_are_rejected(status, complaint):
+    with pytest.raises(ManifestError) as caught:
+        manifests.parse(with_status(status))
+    assert str(caught.value) == complaint

@@ -1,4 +1,4 @@
-"""Every source of a manifest, every bad one with its exact line."""
+"""Every source of a manifest, and the exact line for every invalid one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAIN, A, B = ({"name": name, "image": "i"} for name in ("main", "a", "b"))
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
-    """A pod with one container and one device."""
+    """Return a pod with one container and one device."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -81,24 +81,24 @@ POD = Pod(
 # --- sources
 
 
-def test_every_field_of_the_clients_pod_is_known() -> None:
+def test_all_fields_of_the_client_are_known() -> None:
     from kubernetes.client import V1Container, V1PodSpec
 
     assert set(V1PodSpec.attribute_map.values()) <= POD_SPEC
     assert set(V1Container.attribute_map.values()) <= CONTAINER
 
 
-def test_resources_of_the_pod_and_strange_metadata_are_no_errors() -> None:
+def test_pod_resources_and_unknown_metadata_are_accepted() -> None:
     source = manifest(metadata={"name": "train", "uid": "u-1", "surprise": 1})
     source["spec"]["resources"] = {"limits": {"cpu": 1}}
     assert parse(source) == attrs.evolve(POD, has_resources=True)
 
 
-def test_a_dict() -> None:
+def test_parse_accepts_a_dict() -> None:
     assert parse(manifest()) == POD
 
 
-def test_a_dict_is_left_as_it_was() -> None:
+def test_parse_does_not_change_a_dict() -> None:
     source = manifest()
     before = copy.deepcopy(source)
     parse(source)
@@ -106,24 +106,24 @@ def test_a_dict_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("dump", [yaml.safe_dump, json.dumps, lambda m: json.dumps(m, indent="\t")])
-def test_text(dump: Any) -> None:
+def test_parse_accepts_text(dump: Any) -> None:
     assert parse(dump(manifest())) == POD
 
 
-def test_a_path_as_path_or_text(tmp_path: Path) -> None:
+def test_parse_accepts_a_path(tmp_path: Path) -> None:
     file = tmp_path / "train.yaml"
     file.write_bytes(b"\xef\xbb\xbf" + yaml.safe_dump(manifest()).encode())
     assert parse(file) == POD
     assert parse(str(file)) == POD
 
 
-def test_a_relative_path_without_a_suffix(tmp_path: Path, monkeypatch: Any) -> None:
+def test_parse_accepts_a_path_without_suffix(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "train").write_text(json.dumps(manifest()))
     monkeypatch.chdir(tmp_path)
     assert parse("train") == POD
 
 
-def test_a_client_object() -> None:
+def test_parse_accepts_a_client_pod() -> None:
     from kubernetes import client
 
     pod = client.V1Pod(
@@ -142,12 +142,12 @@ def test_a_client_object() -> None:
     assert line_of(pod.spec) == "a V1Pod is expected, not V1PodSpec"
 
 
-def test_one_pod_among_other_documents() -> None:
+def test_parse_finds_the_only_pod_of_a_text() -> None:
     other = {"apiVersion": "v1", "kind": "ConfigMap"}
     assert parse(yaml.safe_dump_all([None, other, manifest()])) == POD
 
 
-def test_aliases_and_merge_keys() -> None:
+def test_parse_expands_aliases_and_merge_keys() -> None:
     text = """
 apiVersion: v1
 kind: Pod
@@ -164,7 +164,7 @@ spec:
     assert [each.limits for each in parse(text).containers] == [{"vendor.com/gpu": 2}] * 2
 
 
-def test_neither_kubernetes_nor_yaml_is_loaded_for_a_dict() -> None:
+def test_dict_loads_neither_kubernetes_nor_yaml() -> None:
     code = (
         "import sys, devicemanager.objects.manifests as m;"
         "m.parse({'kind':'Pod','apiVersion':'v1','metadata':{'name':'a'},"
@@ -174,7 +174,7 @@ def test_neither_kubernetes_nor_yaml_is_loaded_for_a_dict() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
 
 
-def test_a_parsed_pod_is_taken_as_it_is() -> None:
+def test_parse_returns_a_pod_unchanged() -> None:
     assert parse(POD) is POD
 
 
@@ -198,8 +198,13 @@ def test_units_and_defaults() -> None:
     assert container.requests == container.limits | {"cpu": 251, "ephemeral-storage": 1000}
 
 
+def test_resources_of_kubernetes_io_are_amounts() -> None:
+    pod = parse(with_resources(limits={"kubernetes.io/batch": "1500m"}))
+    assert pod.containers[0].limits == {"kubernetes.io/batch": 2}
+
+
 @pytest.mark.parametrize("count", [3, "3", 3.0, "3000m", "0.003k"])
-def test_whole_numbers_in_any_notation(count: Any) -> None:
+def test_devices_can_be_counted_in_any_notation(count: Any) -> None:
     pod = parse(with_resources(limits={"vendor.com/gpu": count}, requests={"vendor.com/gpu": 3}))
     assert pod.containers[0].limits == {"vendor.com/gpu": 3}
 
@@ -207,12 +212,23 @@ def test_whole_numbers_in_any_notation(count: Any) -> None:
 @pytest.mark.parametrize(
     "resources", [None, {}, {"limits": None}, {"limits": {}, "requests": None}]
 )
-def test_no_resources(resources: Any) -> None:
+def test_missing_resources_are_empty(resources: Any) -> None:
     pod = parse(manifest(spec={"containers": [MAIN | {"resources": resources}]}))
     assert pod.containers == (Container("main"),)
 
 
-def test_only_an_init_container_with_always_is_restartable() -> None:
+@pytest.mark.parametrize(("seconds", "grace"), [(None, 30), (-5, 1), (0, 1), (7, 7)])
+def test_grace_period_is_at_least_a_second(seconds: int | None, grace: int) -> None:
+    spec = {"containers": [MAIN], "terminationGracePeriodSeconds": seconds}
+    assert parse(manifest(spec=spec)).termination_grace_period == grace
+
+
+def test_equal_limits_and_requests_are_one_mapping() -> None:
+    (container,) = parse(manifest()).containers
+    assert container.requests is container.limits
+
+
+def test_only_init_containers_can_be_sidecars() -> None:
     spec = {
         "initContainers": [
             {"name": "sidecar", "image": "i", "restartPolicy": "Always"},
@@ -229,7 +245,7 @@ def test_only_an_init_container_with_always_is_restartable() -> None:
     ]
 
 
-def test_a_pod_without_uid_gets_a_stable_one() -> None:
+def test_pod_without_uid_gets_a_stable_one() -> None:
     pod = parse(with_metadata(name="train", namespace="ml"))
     assert pod.uid == stable_uid("ml", "train") == "f7b4707b-812c-8ad2-90fe-293cc71f1d46"
     assert stable_uid("ml", "train2") != pod.uid != stable_uid("default", "train")
@@ -237,7 +253,7 @@ def test_a_pod_without_uid_gets_a_stable_one() -> None:
     assert parse(with_metadata(name="a"), default_uid="{}-{}".format).uid == "default-a"
 
 
-# --- bad input: (source, the line)
+# --- invalid input: source and line
 
 BAD_FIELDS = [
     (
@@ -245,8 +261,8 @@ BAD_FIELDS = [
         "kind: Required value: a manifest begins with apiVersion: v1 and kind: Pod",
     ),
     (manifest(kind="Deployment"), 'kind: Unsupported value: "Deployment": supported values: "Pod"'),
-    (manifest(kind="List"), "kind: a List is not supported: give each Pod a file of its own"),
-    (manifest(kind="PodList"), "kind: a PodList is not supported: give each Pod a file of its own"),
+    (manifest(kind="List"), "kind: a List is not supported: use one file for each Pod"),
+    (manifest(kind="PodList"), "kind: a PodList is not supported: use one file for each Pod"),
     (manifest(kind=3), 'kind: Unsupported value: the number 3: supported values: "Pod"'),
     (manifest(apiVersion=None), "apiVersion: Required value: a Pod is of apiVersion v1"),
     (manifest(apiVersion="v2"), 'apiVersion: Unsupported value: "v2": supported values: "v1"'),
@@ -263,6 +279,18 @@ BAD_FIELDS = [
         f'metadata.name: Invalid value: "{"a" * 99}...: must be no more than 253 characters',
     ),
     (with_metadata(name=1), "metadata.name: must be a string, not the number 1; put it in quotes"),
+    (
+        with_metadata(name=10**29),
+        f"metadata.name: must be a string, not the number 1{'0' * 29}; put it in quotes",
+    ),
+    (
+        with_metadata(name=10**30),
+        "metadata.name: must be a string, not a very large number; put it in quotes",
+    ),
+    (
+        with_metadata(name=float("inf")),
+        "metadata.name: must be a string, not an infinite number; put it in quotes",
+    ),
     (with_metadata(name=True), "metadata.name: must be a string, not true; put it in quotes"),
     (with_metadata(name={}), "metadata.name: must be a string, not a mapping"),
     (
@@ -271,7 +299,7 @@ BAD_FIELDS = [
     ),
     (
         with_metadata(name="a", uid=""),
-        'metadata.uid: Invalid value: "": must be a name that can be a directory\'s',
+        'metadata.uid: Invalid value: "": must be a valid directory name',
     ),
     (
         with_metadata(name="a", uid="../b"),
@@ -370,6 +398,14 @@ BAD_FIELDS = [
         'strict decoding error: unknown field "spec.initContainer"; did you mean "initContainers"?',
     ),
     (
+        manifest(spec={"containers": [A], "HOSTPID": True}),
+        'strict decoding error: unknown field "spec.HOSTPID"; did you mean "hostPID"?',
+    ),
+    (
+        manifest(spec={"containers": [A], "terminationGracePeriodSeconds": True}),
+        "spec.terminationGracePeriodSeconds: must be a whole number, not true",
+    ),
+    (
         manifest(spec={"containers": [A], "initContainers": [{"nam": "b"}]}),
         'strict decoding error: unknown field "spec.initContainers[0].nam"; did you mean "name"?',
     ),
@@ -450,7 +486,7 @@ BAD_TEXTS = [
         "a: !!timestamp x\n",
         "not YAML: a value cannot be read: 'NoneType' object has no attribute 'groupdict'",
     ),
-    ("a: &a [*a]\n", "the alias *a stands inside of what it names"),
+    ("a: &a [*a]\n", "the alias *a is inside its own anchor"),
     ("a: 1\nb: 2\na: 3\n", 'line 3: key "a" already set in map'),
     ("a: " + "[" * 200, "nested more than 100 levels deep"),
     ("\n", "empty; a manifest begins with apiVersion: v1 and kind: Pod"),
@@ -464,34 +500,34 @@ BAD_TEXTS = [
     ("no/such.yaml", "no/such.yaml: no such file"),
     ("no\x00such.yaml", '"no\\u0000such.yaml": no such file'),
     ("#" * (MAX_SIZE + 1) + "\n", "larger than 1572864 bytes; a manifest describes one pod"),
-    ("kind: A\n---\nkind: B\n", "holds 2 documents, but none of kind Pod"),
-    ("kind: Pod\n---\nkind: Pod\n", "holds 2 pods; give each Pod a file of its own"),
-    ("kind: List\nitems: []\n", "kind: a List is not supported: give each Pod a file of its own"),
+    ("kind: A\n---\nkind: B\n", "contains 2 documents, but none of kind Pod"),
+    ("kind: Pod\n---\nkind: Pod\n", "contains 2 pods; use one file for each Pod"),
+    ("kind: List\nitems: []\n", "kind: a List is not supported: use one file for each Pod"),
 ]
 
 
 @pytest.mark.parametrize(("source", "line"), BAD_FIELDS, ids=[line[:60] for _, line in BAD_FIELDS])
-def test_bad_fields(source: Any, line: str) -> None:
+def test_invalid_fields_have_one_line(source: Any, line: str) -> None:
     assert line_of(source) == line
 
 
 @pytest.mark.parametrize(("text", "line"), BAD_TEXTS, ids=[line[:60] for _, line in BAD_TEXTS])
-def test_bad_texts(text: str, line: str) -> None:
+def test_invalid_texts_have_one_line(text: str, line: str) -> None:
     assert line_of(text) == line
 
 
-def test_values_of_other_types_are_no_manifest() -> None:
+def test_parse_rejects_other_types() -> None:
     assert line_of(None) == "a manifest is a dict, YAML text, a path or a V1Pod, not null"
     assert line_of([1]) == "a manifest is a dict, YAML text, a path or a V1Pod, not a list"
 
 
-def test_a_field_error_names_the_file(tmp_path: Path) -> None:
+def test_field_error_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(yaml.safe_dump(with_resources(limits={"vendor.com/gpu": "0.5"})))
     assert line_of(file) == f'{file}: {GPU}: Invalid value: "0.5": must be an integer'
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     latin, large, pipe = tmp_path / "latin.yaml", tmp_path / "large.yaml", tmp_path / "pipe.yaml"
     latin.write_bytes(b"name: \xe9")
     large.write_bytes(b"#" * (MAX_SIZE + 1))
@@ -500,14 +536,13 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert line_of(large).startswith(f"{large}: larger than")
     assert line_of(pipe) == f"{pipe}: a pipe, not a regular file"
     assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"
-    # Which of the two depends on the version of Python.
+    # Python versions differ.
     long = line_of(tmp_path / ("x" * 300))
     assert long.endswith(("cannot be read: File name too long", "no such file"))
 
 
-def test_nothing_that_could_block_is_waited_for(tmp_path: Path) -> None:
-    """A link to a pipe, a device, gigabytes of nothing, and a regular file whose end is not
-    there yet."""
+def test_files_that_could_block_are_rejected(tmp_path: Path) -> None:
+    """A huge sparse file, and links to a pipe and to devices."""
     sparse, link = tmp_path / "sparse.yaml", tmp_path / "link.yaml"
     sparse.touch()
     os.truncate(sparse, 1 << 30)
@@ -522,22 +557,22 @@ def test_nothing_that_could_block_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("merge", [False, True])
-def test_aliases_do_not_unfold_without_end(merge: bool) -> None:
+def test_expanded_aliases_are_limited(merge: bool) -> None:
     lines = ["a0: &a0 {x: 1}"]
     for level in range(1, 12):
         many = ", ".join([f"*a{level - 1}"] * 10)
         lines.append(f"a{level}: &a{level} " + (f"{{<<: [{many}]}}" if merge else f"[{many}]"))
-    assert line_of("\n".join(lines)) == "more than 200000 values once aliases are unfolded"
+    assert line_of("\n".join(lines)) == "more than 200000 values after aliases are expanded"
 
 
-def test_a_list_is_rejected_where_it_becomes_too_long() -> None:
+def test_list_is_rejected_at_its_first_extra_item() -> None:
     text = "a: [1, 2]\nb: {x: 1, y: 2, z: 3}\nc:\n- 1\n- {d: []}\n"
     assert load_documents(text, max_items=2) == load_documents(text)
     with pytest.raises(ManifestError, match=r"^line 6: a list of more than 2 items$"):
         load_documents(text + "- 3\n- }", max_items=2)
 
 
-# --- what always holds
+# --- properties
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 keys = st.sampled_from(

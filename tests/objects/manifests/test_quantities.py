@@ -1,4 +1,4 @@
-"""Quantities are what k8s.io/apimachinery makes of the same text."""
+"""Quantities have the value that k8s.io/apimachinery gives them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.objects.manifests.quantities import (
-    LARGEST,
-    NANOS,
-    milli_units,
-    parse_quantity,
-    whole_units,
-)
+from devicemanager.core.quantity import LARGEST, NANOS, milli_units, whole_units
+from devicemanager.objects.manifests.resources import parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -47,7 +42,7 @@ from devicemanager.objects.manifests.quantities import (
         ("9223372036854775808", LARGEST),
     ],
 )
-def test_amounts(text: str, nanos: int) -> None:
+def test_parse_quantity_returns_nano_units(text: str, nanos: int) -> None:
     assert parse_quantity(text) == nanos
 
 
@@ -71,7 +66,7 @@ def test_amounts(text: str, nanos: int) -> None:
         ("1+5", "unable to parse quantity's suffix"),
     ],
 )
-def test_rejections(text: str, message: str) -> None:
+def test_parse_quantity_rejects_other_texts(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_quantity(text)
 
@@ -87,7 +82,9 @@ def test_amounts_round_up() -> None:
     st.decimals(min_value=0, max_value=10**9, places=6),
     st.sampled_from([("", 1), ("m", Decimal("0.001")), ("k", 1000), ("Ki", 1024), ("Gi", 2**30)]),
 )
-def test_agrees_with_decimal_arithmetic(number: Decimal, suffix: tuple[str, Decimal]) -> None:
+def test_parse_quantity_agrees_with_decimal_arithmetic(
+    number: Decimal, suffix: tuple[str, Decimal]
+) -> None:
     text, factor = suffix
     exact = number * factor * NANOS
     assert parse_quantity(f"{number:f}{text}") == min(

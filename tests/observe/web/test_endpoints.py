@@ -10,7 +10,7 @@ from devicemanager import EventKind, MockKubelet, Settings, StartError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.kubelet.process import RegistrationServer
-from devicemanager.objects.status.pods import pod_object
+from devicemanager.objects.status.podstatus import pod_object
 from devicemanager.observe.web.checks import checks_of
 from devicemanager.observe.web.configz import kubelet_configuration
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings

@@ -1,9 +1,12 @@
-"""What of structured claims survives the kubelet's process, as one checked text.
+"""The contents of the state file of claims: what survives the kubelet's process.
 
-Who holds what, and what each pool was charged for it; never what is published. The text is
-JSON with a CRC-32 of its data. The kubelet, too, keeps claims apart from the device
-manager's checkpoint (``dra_manager_state``, pkg/kubelet/cm/dra/state, v1.32).
+In:  ``ClaimsState``: the allocated claims, their pods, prepared devices and charges. Not
+     stored: pools, classes and pending claims, which are objects of the API.
+Out: JSON with a version and a CRC-32 of its data; and back, or StateCorrupt.
 """
+
+# The kubelet, too, stores claims in a separate file, next to the device manager's checkpoint
+# (``dra_manager_state``, pkg/kubelet/cm/dra/state, v1.32).
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import Any
 import attrs
 
 from devicemanager.claims.core.inventory import DeviceKey
-from devicemanager.claims.core.model import Allocation, Grant, LedgerState, Mode
+from devicemanager.claims.core.model import AccessMode, Allocation, Grant, LedgerState
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.v1alpha1.objects import DeviceClaim
 from devicemanager.claims.v1alpha1.reading import read_object
@@ -33,78 +36,83 @@ _MALFORMED = (
     TypeError,
     ValueError,
 )
-"""What reading a text raises that has another shape."""
+"""What reading a document of another shape can raise."""
 
 
 class StateCorrupt(ClaimsError):
-    """The text was not written here, or not completely."""
+    """The text is not a complete state file."""
 
 
 @attrs.frozen
 class ClaimRecord:
-    """An allocated claim, and everything that is known of it beside its objects."""
+    """An allocated claim with all that is stored of it."""
 
     claim: DeviceClaim
     allocation: Allocation
     users: Mapping[str, str] = attrs.field(factory=dict)
-    """The pods that reserve it: UID to name."""
+    """The pods that use it: UID to name."""
     is_deleted: bool = False
-    """Whether it goes as soon as the last pod lets go of it."""
+    """True if it is removed as soon as no pod uses it."""
     prepared: Mapping[DeviceKey, tuple[str, ...]] = attrs.field(factory=dict)
-    """The CDI ids of the devices whose drivers have prepared them."""
+    """The prepared devices with their CDI names."""
 
 
 @attrs.frozen
 class ClaimsState:
+    """All that the state file stores."""
+
     records: tuple[ClaimRecord, ...] = ()
     charges: Mapping[DeviceKey, Mapping[str, int]] = attrs.field(factory=dict)
 
     def ledger(self) -> LedgerState:
+        """Return the state of the ledger."""
         allocations = tuple([record.allocation for record in self.records])
         return LedgerState(allocations, self.charges)
 
 
 class StateWriter:
-    """Renders states; what did not change since the last one is not rendered again."""
+    """Renders states; a record that is the same object as last time is not rendered again."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[ClaimRecord, str]] = {}
+        self._rendered: dict[str, tuple[ClaimRecord, str]] = {}
 
     def render(self, state: ClaimsState) -> bytes:
-        """The text of a state, as UTF-8."""
-        known, self._known = self._known, {}
+        """Return the text of a state, in UTF-8."""
+        # Every admission writes the file, and one pod changes only a few of many records.
+        before, self._rendered = self._rendered, {}
         for record in state.records:
-            found = known.get(record.claim.id)
+            found = before.get(record.claim.id)
             if found is None or found[0] is not record:
                 found = (record, _dumps(_record(record)))
-            self._known[record.claim.id] = found
-        claims = ",".join(text for _, text in self._known.values())
+            self._rendered[record.claim.id] = found
+        claims = ",".join(text for _, text in self._rendered.values())
         data = f'{{"charges":{_dumps(_charges(state.charges))},"claims":[{claims}]}}'
         return with_checksum(data.encode())
 
 
 def with_checksum(data: bytes) -> bytes:
-    """The text of a file with this data."""
+    """Return the text of a file with this data."""
     return b'{"version":"%s","data":%s,"checksum":%d}' % (VERSION.encode(), data, zlib.crc32(data))
 
 
 def parse_state(data: bytes) -> ClaimsState:
-    """The state that a text holds. Raises StateCorrupt."""
+    """Return the state of a text. Raises StateCorrupt."""
     try:
         text = data.decode()
         document = json.loads(text)
         version = document["version"]
         if version != VERSION:
-            raise StateCorrupt(f"it is of version {version!r}, this kubelet writes {VERSION!r}")
+            raise StateCorrupt(f"unsupported version {version!r}: this kubelet writes {VERSION!r}")
+        # The data is rendered again, so the checksum does not depend on white space.
         if zlib.crc32(_dumps(document["data"]).encode()) != document["checksum"]:
-            raise StateCorrupt("its checksum is wrong")
+            raise StateCorrupt("wrong checksum")
         return _state(document["data"])
     except StateCorrupt:
         raise
     except InvalidObject as error:
-        raise StateCorrupt(f"it holds a claim that breaks a rule: {error}") from error
+        raise StateCorrupt(f"invalid claim: {error}") from error
     except _MALFORMED as error:
-        raise StateCorrupt("it is no state of structured claims") from error
+        raise StateCorrupt("not a state file of structured claims") from error
 
 
 def _dumps(value: object) -> str:
@@ -130,7 +138,7 @@ def _grant(grant: Grant) -> Plain:
         "alternative": grant.alternative,
         "label": grant.label,
         "mode": grant.mode.value,
-        # As text: JSON readers elsewhere round large numbers.
+        # As text: many JSON readers round large numbers.
         "nanos": {name: str(amount) for name, amount in sorted(grant.amounts.items())},
     }
 
@@ -151,7 +159,7 @@ def _state(data: Mapping[str, Any]) -> ClaimsState:
 def _read_record(found: Mapping[str, Any]) -> ClaimRecord:
     claim = read_object(found["claim"])
     if not isinstance(claim, DeviceClaim):
-        raise StateCorrupt("it holds something that is no claim")
+        raise StateCorrupt("an entry is not a DeviceClaim")
     grants = tuple([_read_grant(each) for each in found["grants"]])
     users = {str(uid): str(name) for uid, name in found["users"].items()}
     prepared = {_key(each["device"]): tuple(map(str, each["cdi"])) for each in found["prepared"]}
@@ -165,7 +173,7 @@ def _read_grant(found: Mapping[str, Any]) -> Grant:
         int(found["request"]),
         int(found["alternative"]),
         str(found["label"]),
-        Mode(found["mode"]),
+        AccessMode(found["mode"]),
         _nanos(found["nanos"]),
     )
 

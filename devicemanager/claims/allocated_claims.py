@@ -1,0 +1,354 @@
+"""Allocated claims of a node: what they have, which pods use them, what drivers prepared."""
+
+# This is everything that the state file stores. Free of locks, files and threads, so that tests
+# and replays use the same code; ``ClaimManager`` adds those.
+#
+# A claim goes through these states, as in ``resource.k8s.io``:
+#
+#     Pending -> Allocated -> Reserved (used by pods) -> Allocated -> released (Pending again)
+#
+# Three rules follow from them:
+#
+# * A claim that pods use is never released. A deleted one is released when its last pod ends,
+#   and no other pod can start to use it.
+# * A pod whose admission failed gives back only what was allocated for it. Claims that were
+#   allocated before stay allocated, even without a pod.
+# * Publishing pools never releases anything. A device that no pool offers any more stays with
+#   its claim and is reported as missing.
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import attrs
+
+from devicemanager.claims.allocator import Allocator
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import Allocation
+from devicemanager.claims.errors import ClaimsError
+from devicemanager.claims.state_file import ClaimRecord, ClaimsState
+from devicemanager.claims.store import ObjectStore
+from devicemanager.claims.v1alpha1 import objects as api
+from devicemanager.claims.v1alpha1.validate import device_status_faults
+
+MissingDevices = Mapping[str, tuple[DeviceKey, ...]]
+"""By claim: its devices that no pool offers any more."""
+
+
+@attrs.frozen
+class ClaimView:
+    """One claim as of one moment."""
+
+    claim: api.DeviceClaim
+    allocation: Allocation | None = None
+    """Its devices; None if it is not allocated."""
+    users: Mapping[str, str] = attrs.field(factory=dict)
+    """The pods that use it: UID to name."""
+    is_deleted: bool = False
+    """True if it is removed as soon as no pod uses it."""
+    missing: tuple[DeviceKey, ...] = ()
+    """Its devices that no pool offers any more: unhealthy."""
+
+    @property
+    def phase(self) -> str:
+        """``Pending``, ``Allocated`` or ``Reserved``."""
+        if self.allocation is None:
+            return "Pending"
+        return "Reserved" if self.users else "Allocated"
+
+
+@attrs.frozen
+class ReleasedClaim:
+    """A claim that was released."""
+
+    claim: api.DeviceClaim
+    prepared: tuple[DeviceKey, ...] = ()
+    """The devices that drivers had prepared for it."""
+
+
+@attrs.define
+class Reservations:
+    """The pods that use each claim (``status.podNames``). Not thread-safe."""
+
+    _users: dict[str, dict[str, str]] = attrs.field(factory=dict)
+    """Claim to the UIDs and names of its pods; never empty."""
+    _claims: dict[str, set[str]] = attrs.field(factory=dict)
+    """The same by pod: UID to claims."""
+
+    def users(self, claim: str) -> Mapping[str, str]:
+        """Return the pods that use a claim: UID to name."""
+        return self._users.get(claim, {})
+
+    def names(self, claim: str) -> tuple[str, ...]:
+        """Return ``status.podNames`` of a claim."""
+        return tuple(sorted(set(self.users(claim).values())))
+
+    def claims(self, pod: str) -> tuple[str, ...]:
+        """Return the claims that a pod uses, sorted."""
+        return tuple(sorted(self._claims.get(pod, ())))
+
+    def pods(self) -> frozenset[str]:
+        """Return the UIDs of all pods that use claims."""
+        return frozenset(self._claims)
+
+    def reserve(self, claim: str, pod: str, name: str) -> bool:
+        """Add a pod to a claim; False if it uses the claim already."""
+        users = self._users.setdefault(claim, {})
+        if users.get(pod) == name:
+            return False
+        users[pod] = name
+        self._claims.setdefault(pod, set()).add(claim)
+        return True
+
+    def remove(self, pods: Iterable[str]) -> tuple[str, ...]:
+        """Remove pods from all claims and return the claims that they used, sorted."""
+        used: set[str] = set()
+        for pod in pods:
+            for claim in self._claims.pop(pod, ()):
+                used.add(claim)
+                users = self._users[claim]
+                del users[pod]
+                if not users:
+                    del self._users[claim]
+        return tuple(sorted(used))
+
+    def others(self, pods: Collection[str]) -> tuple[str, ...]:
+        """Return the pods that use claims and are not among ``pods``, sorted."""
+        return tuple(sorted(self._claims.keys() - set(pods)))
+
+
+class AllocatedClaims:
+    """Allocations, reservations and prepared devices of one node. Not thread-safe."""
+
+    def __init__(
+        self, store: ObjectStore, node: str, admin_namespaces: frozenset[str] | None
+    ) -> None:
+        self._store = store
+        self._node = node
+        self._admin_namespaces = admin_namespaces
+        # Grows with every change.
+        self.version = 0
+        # By pod: the version at which its claims last changed.
+        self.pod_versions: dict[str, int] = {}
+        self._released: list[ReleasedClaim] = []
+        self.restore(ClaimsState())
+
+    # -- the state file ------------------------------------------------------------------
+
+    def restore(self, state: ClaimsState) -> None:
+        """Replace everything by a stored state. Raises LedgerError, and changes nothing, for
+        an impossible one."""
+        # First, because it is all that can fail.
+        self.allocator = Allocator(
+            self._store,
+            ledger=Ledger.restore(state.ledger()),
+            allocated=[record.claim for record in state.records],
+            admin_namespaces=self._admin_namespaces,
+        )
+        self.reservations = Reservations()
+        self.prepared = {record.claim.id: dict(record.prepared) for record in state.records}
+        self._deleted = {record.claim.id for record in state.records if record.is_deleted}
+        # By pod whose admission is in progress: the claims that were allocated for it.
+        self._new: dict[str, tuple[str, ...]] = {}
+        for record in state.records:
+            for uid, name in record.users.items():
+                self.reservations.reserve(record.claim.id, uid, name)
+        # Unchanged records are the same objects, so the state file need not render them again.
+        self._records: dict[str, ClaimRecord] = {}
+        self.is_sources_ready = not self.reservations.pods()
+        self.mark_changed(*self.reservations.pods())
+
+    def state(self) -> ClaimsState:
+        """Return what the state file stores."""
+        ledger = self.allocator.ledger.state()
+        for allocation in ledger.allocations:
+            if allocation.claim not in self._records:
+                self._records[allocation.claim] = self._record(allocation)
+        records = tuple([self._records[allocation.claim] for allocation in ledger.allocations])
+        return ClaimsState(records, ledger.charges)
+
+    def _record(self, allocation: Allocation) -> ClaimRecord:
+        claim = allocation.claim
+        return ClaimRecord(
+            self.allocator.claim(claim),
+            allocation,
+            dict(self.reservations.users(claim)),
+            claim in self._deleted,
+            dict(self.prepared.get(claim, {})),
+        )
+
+    # -- changes -------------------------------------------------------------------------
+
+    def mark_changed(self, *pods: str) -> None:
+        """Increment the version, also that of these pods."""
+        self.version += 1
+        for pod in pods:
+            self.pod_versions[pod] = self.version
+
+    def reserve(self, uid: str, name: str, claims: Sequence[str]) -> None:
+        """Allocate the pending claims of a pod, all or none, and reserve all for the pod.
+
+        Raises ClaimsError.
+        """
+        # A pod that uses a deleted claim can be admitted again, after a restart of the kubelet.
+        for claim in claims:
+            if claim in self._deleted and uid not in self.reservations.users(claim):
+                raise ClaimsError(f'DeviceClaim "{claim}" is being deleted')
+        new = self.allocator.allocate(claims, self._node)
+        if new:
+            self._new[uid] = new
+        for claim in claims:
+            self.reservations.reserve(claim, uid, name)
+            self._update_pod_names(claim)
+        self.mark_changed(uid)
+
+    def newly_allocated(self, pod: str) -> tuple[str, ...]:
+        """Return what was allocated for a pod whose admission is in progress."""
+        return self._new.get(pod, ())
+
+    def admitted(self, pod: str) -> None:
+        """End a successful admission: the pod keeps its claims."""
+        self._new.pop(pod, None)
+
+    def remove_pods(self, pods: Iterable[str], also_allocated_before: bool) -> tuple[str, ...]:
+        """Remove pods from their claims, and return these claims.
+
+        Claims without another pod are released; without ``also_allocated_before``, only those
+        that were allocated for an admission in progress.
+        """
+        uids = tuple(pods)
+        new = {claim for pod in uids for claim in self._new.pop(pod, ())}
+        used = self.reservations.remove(uids)
+        for claim in used:
+            self._update_pod_names(claim)
+            ends = also_allocated_before or claim in new or claim in self._deleted
+            if ends and not self.reservations.users(claim):
+                self.release(claim)
+        self.mark_changed(*uids)
+        return used
+
+    def release(self, *claims: str) -> None:
+        """Release claims that no pod uses; ``take_released`` returns them."""
+        for claim in claims:
+            if self.allocator.is_allocated(claim) and not self.reservations.users(claim):
+                found = self.allocator.claim(claim)
+                self._released.append(ReleasedClaim(found, tuple(self.prepared.pop(claim, {}))))
+                self.allocator.release(claim)
+                self._deleted.discard(claim)
+                self._records.pop(claim, None)
+        self.mark_changed()
+
+    def take_released(self) -> list[ReleasedClaim]:
+        """Return what was released since the last call."""
+        released, self._released = self._released, []
+        return released
+
+    def withdraw(self, claim: str) -> bool:
+        """Delete a claim; if pods use it, when the last one ends. False if it does not exist."""
+        is_allocated = self.allocator.is_allocated(claim)
+        existed = self._store.withdraw_claim(claim)
+        existed |= is_allocated and claim not in self._deleted
+        if is_allocated:
+            self._deleted.add(claim)
+            self._records.pop(claim, None)
+        self.release(claim)
+        return existed
+
+    def record_prepared(
+        self, pod: str, claim: str, ids: Mapping[DeviceKey, tuple[str, ...]]
+    ) -> bool:
+        """Record prepared devices; False if the pod no longer uses the claim."""
+        # Drivers are called without a lock: the pod may have ended in the meantime.
+        users = self.reservations.users(claim)
+        if pod not in users:
+            return False
+        self.prepared.setdefault(claim, {}).update(ids)
+        self._records.pop(claim, None)
+        self.mark_changed(*users)
+        return True
+
+    def report(self, driver: str, claim: str, statuses: Sequence[api.DeviceStatus]) -> None:
+        """Replace a driver's entries in ``status.deviceStatuses`` of a claim.
+
+        Raises ClaimsError, and changes nothing, for a device that the driver does not have in
+        this claim.
+        """
+        found = self.allocator.claim(claim)
+        own = {key[1:] for key in self.devices(claim) if key.driver == driver}
+        for status in statuses:
+            for fault in device_status_faults(status, found.status.allocations):
+                raise ClaimsError(f'DeviceClaim "{claim}": status.deviceStatuses: {fault}')
+            if _place(status) not in own:
+                named = "/".join(_place(status))
+                raise ClaimsError(f'DeviceClaim "{claim}": {named} is not a device of {driver}')
+        # Replace, never append: repeated reports must not make PodResources grow (k/k#140274).
+        entries = {_place(s): s for s in found.status.device_statuses if _place(s) not in own}
+        entries.update((_place(status), status) for status in statuses)
+        ordered = tuple([entries[place] for place in sorted(entries)])
+        if self.allocator.is_allocated(claim):
+            self.allocator.set_status(claim, device_statuses=ordered)
+        self._records.pop(claim, None)
+        self.mark_changed()
+
+    def _update_pod_names(self, claim: str) -> None:
+        self._records.pop(claim, None)
+        if self.allocator.is_allocated(claim):
+            self.allocator.set_status(claim, pod_names=self.reservations.names(claim))
+
+    # -- reading -------------------------------------------------------------------------
+
+    @property
+    def is_unused(self) -> bool:
+        """True if the node has no pools, classes or claims."""
+        return self._store.is_empty and not self.allocator.ledger.claims()
+
+    def devices(self, claim: str) -> tuple[DeviceKey, ...]:
+        """Return the devices of a claim, in the order of its status."""
+        allocation = self.allocator.ledger.allocation(claim)
+        return tuple([grant.device for grant in allocation.grants]) if allocation else ()
+
+    def missing_devices(self) -> MissingDevices:
+        """Return the allocated devices that no pool offers any more, by claim."""
+        # Reads the pools, not an inventory: publishing many pools would build one for each.
+        offered: dict[str, frozenset[DeviceKey]] = {}
+        found = {}
+        for claim in self.allocator.ledger.claims():
+            devices = self.devices(claim)
+            for pool in {key.pool for key in devices} - offered.keys():
+                offered[pool] = self._offered(pool)
+            missing = tuple([key for key in devices if key not in offered[key.pool]])
+            if missing:
+                found[claim] = missing
+        return found
+
+    def _offered(self, name: str) -> frozenset[DeviceKey]:
+        """Return the devices of a pool that this node can use."""
+        pool = self._store.pools.get(name)
+        if pool is None or pool.node_name not in ("", self._node):
+            return frozenset()
+        return frozenset(DeviceKey(pool.driver, name, device.name) for device in pool.devices)
+
+    def view(self, claim: str) -> ClaimView:
+        """Return one claim; raises ClaimsError if it does not exist."""
+        found = self.allocator.claim(claim)
+        return self._view(found, self.missing_devices())
+
+    def views(self) -> tuple[ClaimView, ...]:
+        """Return all claims, by name."""
+        missing, claims = self.missing_devices(), self.allocator.claims
+        return tuple([self._view(claim, missing) for _, claim in sorted(claims.items())])
+
+    def _view(self, claim: api.DeviceClaim, missing: MissingDevices) -> ClaimView:
+        name = claim.id
+        return ClaimView(
+            claim,
+            self.allocator.ledger.allocation(name),
+            dict(self.reservations.users(name)),
+            name in self._deleted,
+            missing.get(name, ()),
+        )
+
+
+def _place(status: api.DeviceStatus) -> tuple[str, str]:
+    return status.device_pool_name, status.device_name

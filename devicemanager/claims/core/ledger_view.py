@@ -1,0 +1,124 @@
+"""What is available at one moment: the ledger in terms of an inventory's device numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from devicemanager.claims.core.inventory import Amounts, DeviceKind, Inventory
+from devicemanager.claims.core.ledger import Ledger
+from devicemanager.claims.core.model import AccessMode, Alternative
+
+
+@attrs.frozen(eq=False)
+class LedgerView:
+    """Sets of devices by availability. The ledger must not change while a view is used."""
+
+    inventory: Inventory
+    in_use: int
+    """The devices in use: they are charged already."""
+    exclusive: int
+    """Those in use that one claim has exclusively."""
+    allocated: Mapping[int, Amounts]
+    """For each shared device: what claims have of its resources."""
+    headroom: tuple[Mapping[str, int], ...]
+    """For each pool, what is left of its budget; can be below 0."""
+    unaffordable: int
+    """The devices not in use whose charge exceeds the headroom."""
+    _usable: dict[int, tuple[Alternative, int]] = attrs.field(factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, inventory: Inventory, ledger: Ledger) -> LedgerView:
+        """Read the ledger."""
+        in_use = exclusive = 0
+        allocated = {}
+        for key in ledger.in_use():
+            number = inventory.index.get(key)
+            if number is None:
+                continue  # its pool was withdrawn, or belongs to another node
+            in_use |= 1 << number
+            if ledger.is_exclusive(key):
+                exclusive |= 1 << number
+            else:
+                allocated[number] = ledger.allocated_amounts(key)
+        pools = inventory.pools
+        headroom = tuple([_headroom(pool.budget, ledger.charged(pool.key)) for pool in pools])
+        unaffordable = 0
+        for kind in inventory.kinds:
+            if kind.charge and not affords(headroom[kind.pool], kind.charge):
+                unaffordable |= kind.devices
+        return cls(inventory, in_use, exclusive, allocated, headroom, unaffordable & ~in_use)
+
+    def blocks(self, number: int, resource: str, allocated: Amounts | None = None) -> int:
+        """Return the number of free blocks of a device's resource.
+
+        ``allocated`` replaces what the ledger says about the device.
+        """
+        capacity = self.inventory.kind_of[number].capacity.get(resource)
+        if capacity is None:
+            return 0
+        used = self.allocated.get(number, {}) if allocated is None else allocated
+        # A pool republished with less capacity can have less than what is allocated.
+        return max(0, (capacity.total - used.get(resource, 0)) // capacity.block)
+
+    def usable(self, alternative: Alternative) -> int:
+        """Return the eligible devices that are available to a request. Cached."""
+        found = self._usable.get(id(alternative))
+        if found is None:
+            # Keep the alternative as well: its id must not be reused while it is a key.
+            found = self._usable[id(alternative)] = alternative, self._find_usable(alternative)
+        return found[1]
+
+    def _find_usable(self, alternative: Alternative) -> int:
+        eligible = alternative.eligible
+        if alternative.mode is AccessMode.ADMIN:
+            return eligible
+        if alternative.mode is AccessMode.EXCLUSIVE:
+            return eligible & ~self.in_use & ~self.unaffordable
+        # A shared device that is in use is charged already: its pool can be overdrawn.
+        shareable = self.shareable(alternative, eligible)
+        return shareable & ~self.exclusive & ~self.unaffordable
+
+    def shareable(self, alternative: Alternative, devices: int) -> int:
+        """Return those of ``devices`` with a free block of each requested resource."""
+        found = 0
+        for kind in self.inventory.kinds:
+            if kind.devices & devices and all(_offers(kind, name) for name in alternative.amounts):
+                found |= kind.devices & devices
+        for number in self.allocated:
+            bit = 1 << number
+            if found & bit and not all(self.blocks(number, name) for name in alternative.amounts):
+                found ^= bit
+        return found
+
+    def tiers(self, resource: str, devices: int) -> list[tuple[int, int]]:
+        """Group devices by their free amount of a resource that all have, largest first."""
+        found: dict[int, int] = {}
+        untouched = devices
+        for number in self.allocated:
+            bit = 1 << number
+            if devices & bit:
+                untouched ^= bit
+                free = self.blocks(number, resource)
+                free *= self.inventory.kind_of[number].capacity[resource].block
+                found[free] = found.get(free, 0) | bit
+        for kind in self.inventory.kinds:
+            if kind.devices & untouched:
+                free = kind.capacity[resource].total
+                found[free] = found.get(free, 0) | kind.devices & untouched
+        return sorted(found.items(), reverse=True)
+
+
+def affords(headroom: Mapping[str, int], charge: Amounts) -> bool:
+    """True if the headroom covers the charge."""
+    return all(headroom.get(name, 0) >= amount for name, amount in charge.items())
+
+
+def _offers(kind: DeviceKind, resource: str) -> bool:
+    capacity = kind.capacity.get(resource)
+    return capacity is not None and capacity.total >= capacity.block
+
+
+def _headroom(budget: Amounts, charged: Amounts) -> dict[str, int]:
+    return {name: amount - charged.get(name, 0) for name, amount in budget.items()}

@@ -1,0 +1,275 @@
+"""Claims of a kubelet's pods: allocated at admission, prepared before start, then released.
+
+In:  what the kubelet does: start and stop, admit a pod, start a container, end pods.
+Out: for PodResources, run options and pod status: devices, CDI names and health.
+"""
+
+# The path of one pod, with the calls of its kubelet:
+#
+# 1. ``admit``: allocate and reserve all claims of the pod, or none, and write the state file.
+# 2. ``admitted`` if the pod is admitted, else ``unreserve``: device allocation, which comes
+#    after it, can still reject the pod.
+# 3. ``prepare``: before a container starts, drivers prepare devices that are not prepared.
+# 4. ``remove_pods``, then ``flush``: the pod has ended. These are two calls because the kubelet
+#    makes the first one with its own lock held, and the second one writes a file.
+#
+# After a restart, the state file can name pods that no longer exist. They keep their claims
+# until the kubelet knows all pods (``remove_other_pods``), as the kubelet does with devices.
+#
+# ``manager`` has the rules for locks and writes, which hold here as well.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from devicemanager.claims.core.inventory import DeviceKey
+from devicemanager.claims.core.ledger import LedgerError
+from devicemanager.claims.errors import ClaimsError
+from devicemanager.claims.manager import ClaimManager
+from devicemanager.claims.persistence import ClaimsFile, StateFile
+from devicemanager.claims.state_file import ClaimsState
+from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
+from devicemanager.core.pods import Pod
+from devicemanager.core.rejection import rejected_by_allocation
+from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
+from devicemanager.events.stream import EventKind
+from podresources import ClaimResource, DynamicResource
+
+__all__ = ["PodClaims", "claims_of", "dynamic_resource"]
+
+
+class PodClaims(ClaimManager):
+    """The claim manager as the kubelet uses it. Thread-safe."""
+
+    # -- start and stop of the kubelet ---------------------------------------------------
+
+    def load(self, file: StateFile) -> None:
+        """Start: restore the allocations of the state file, and write there from now on.
+
+        A corrupt file is set aside. Raises StartError if the file exists but cannot be read.
+        """
+        opened = ClaimsFile(file, self._events, self._state)
+        opened.load(self._restore)
+        with self._lock:
+            self._file = opened
+
+    def close(self) -> None:
+        """Stop. The allocations stay in the file."""
+        with self._lock:
+            file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _state(self) -> ClaimsState:
+        with self._lock:
+            return self._allocated.state()
+
+    def _restore(self, state: ClaimsState) -> None:
+        with self._lock:
+            try:
+                self._allocated.restore(state)
+            except LedgerError as error:
+                # A file that contradicts itself is set aside like any corrupt one.
+                raise ValueError(str(error)) from error
+
+    @property
+    def is_sources_ready(self) -> bool:
+        """True if the kubelet knows all pods that the state file can name."""
+        return self._allocated.is_sources_ready
+
+    def pods(self) -> frozenset[str]:
+        """Return the UIDs of the pods that use claims."""
+        with self._lock:
+            return self._allocated.reservations.pods()
+
+    # -- the life of a pod ---------------------------------------------------------------
+
+    def admit(self, pod: Pod) -> None:
+        """Allocate and reserve all claims of a pod, or none. Raises Rejected.
+
+        The caller then calls ``admitted``, or ``unreserve`` if it cannot admit the pod.
+        """
+        if not pod.resource_claims or self._runs_without(pod):
+            return
+        try:
+            self._reserve(pod).write()
+        except ClaimsError as error:
+            # Also after a failed write: the claims are reserved then, but not on disk.
+            self.unreserve(pod.uid)
+            raise rejected_by_allocation(error) from error
+        with self._lock:
+            new = self._allocated.newly_allocated(pod.uid)
+        self._report_allocated(new, pod.uid)
+
+    def _runs_without(self, pod: Pod) -> bool:
+        """True, with an event, if the node has no structured claims at all."""
+        # Such a pod may run, as one that requests a resource that no plugin has registered.
+        with self._lock:
+            is_unused = self._allocated.is_unused
+        if is_unused:
+            text = (
+                f"pod {pod.namespace}/{pod.name} names resource claims, but no pools or claims"
+                " exist: the pod runs without them"
+            )
+            self._events.publish(EventKind.CLAIM_UNKNOWN, text, pod=pod.uid)
+        return is_unused
+
+    def _reserve(self, pod: Pod) -> ClaimsFile:
+        # A template needs the controller that makes claims from it.
+        for name, claim in pod.resource_claims.items():
+            if claim is None:
+                raise ClaimsError(
+                    f'resource claim "{name}" uses a template, which is not supported:'
+                    " name a DeviceClaim with resourceClaimName"
+                )
+        with self._lock:
+            file = self._serving()
+            self._allocated.reserve(pod.uid, pod.name, claims_of(pod))
+            return file
+
+    def admitted(self, pod: str) -> None:
+        """End a successful admission: the pod keeps its claims."""
+        with self._lock:
+            self._allocated.admitted(pod)
+
+    def unreserve(self, pod: str) -> None:
+        """Undo ``admit``: release what was allocated for the pod, and nothing else."""
+        self.remove_pods(pod, also_allocated_before=False)
+        self.flush()
+
+    def remove_pods(self, *pods: str, also_allocated_before: bool = True) -> None:
+        """Remove ended pods, and release claims that no other pod uses.
+
+        For a pod that was never admitted, pass ``also_allocated_before=False``: only what was
+        allocated for it is released. Call ``flush`` afterwards, with no lock held.
+        """
+        with self._lock:
+            if self._allocated.remove_pods(pods, also_allocated_before):
+                self._mark_unwritten()
+
+    def remove_other_pods(self, pods: Iterable[str]) -> None:
+        """Remove all pods but these, because the kubelet knows all pods now."""
+        with self._lock:
+            self._allocated.is_sources_ready = True
+            self.remove_pods(*self._allocated.reservations.others(frozenset(pods)))
+
+    def flush(self) -> None:
+        """Let drivers unprepare what was released, and write pending changes."""
+        self._flush()
+
+    def prepare(self, pod: Pod) -> None:
+        """Let drivers prepare the pod's devices that are not prepared yet.
+
+        Raises AllocationError if one fails. The claims stay allocated, and the next call
+        tries again.
+        """
+        if self._drivers.prepare(pod.uid):
+            with self._lock:
+                self._mark_unwritten()
+            self.flush()
+
+    # -- what PodResources, run options and pod status show --------------------------------
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._allocated.version
+
+    def pod_version(self, pod: str) -> int:
+        """Return a number that grows with every change of what is shown of a pod's claims."""
+        return self._allocated.pod_versions.get(pod, 0)
+
+    def devices(self, pod: Pod, container: ContainerName) -> dict[str, tuple[str, ...]]:
+        """Return the devices of a container: claim to ``pool/device``, in status order."""
+        with self._lock:
+            reserved = self._allocated.reservations.claims(pod.uid)
+            return {
+                claim.partition("/")[2]: tuple(
+                    f"{key.pool}/{key.name}" for key in self._allocated.devices(claim)
+                )
+                for claim in claims_of(pod, container)
+                if claim in reserved
+            }
+
+    def health(self, pod: Pod, container: ContainerName) -> tuple[ResourceStatus, ...]:
+        """Return ``allocatedResourcesStatus`` of a container's claims.
+
+        Each claim is named ``claim:<name in the pod>``. A device that no pool offers any more
+        is unhealthy (``UpdateAllocatedResourcesStatus``, pkg/kubelet/cm/dra/manager.go, v1.34).
+        """
+        with self._lock:
+            offered = self._store.constraints(self.node).inventory.index
+            reserved = self._allocated.reservations.claims(pod.uid)
+            found = []
+            for name in _names_of(pod, container):
+                claim = f"{pod.namespace}/{pod.resource_claims[name]}"
+                devices = self._allocated.devices(claim) if claim in reserved else ()
+                if devices:
+                    health = tuple([_health(key, key in offered) for key in sorted(devices)])
+                    found.append(ResourceStatus(ResourceName(f"claim:{name}"), health))
+        return tuple(found)
+
+    def dynamic_resources(self, pod: Pod, container: ContainerName) -> tuple[DynamicResource, ...]:
+        """Return what PodResources shows of a container's claims, each claim once.
+
+        A claim is shown when all of its devices that have a driver here are prepared.
+        """
+        with self._lock:
+            reserved = self._allocated.reservations.claims(pod.uid)
+            shown = [claim for claim in claims_of(pod, container) if claim in reserved]
+            found = [self._dynamic_resource(claim) for claim in shown]
+        return tuple([each for each in found if each is not None])
+
+    def _dynamic_resource(self, claim: str) -> DynamicResource | None:
+        if not self._drivers.is_prepared(claim):
+            return None
+        namespace, _, name = claim.partition("/")
+        prepared = self._allocated.prepared.get(claim, {})
+        return dynamic_resource(namespace, name, self._allocated.devices(claim), prepared)
+
+    def cdi_devices(self, pod: Pod, container: ContainerName) -> tuple[str, ...]:
+        """Return the CDI names of a container's claims, each once."""
+        names = [
+            name
+            for claim in self.dynamic_resources(pod, container)
+            for resource in claim.claim_resources
+            for name in resource.cdi_devices
+        ]
+        return tuple(dict.fromkeys(names))
+
+
+def dynamic_resource(
+    namespace: str,
+    name: str,
+    devices: Iterable[DeviceKey],
+    cdi: Mapping[DeviceKey, tuple[str, ...]],
+) -> DynamicResource | None:
+    """Return a claim by driver, pool and device; None for a claim without devices.
+
+    Each device has its own CDI names only. The kubelet repeats those of the devices before it
+    (``GetDynamicResources``, pkg/kubelet/cm/container_manager_linux.go, v1.32).
+    """
+    resources = tuple(
+        [
+            ClaimResource(key.driver, key.pool, key.name, tuple(cdi.get(key, ())))
+            for key in sorted(devices)
+        ]
+    )
+    return DynamicResource(name, namespace, resources) if resources else None
+
+
+def claims_of(pod: Pod, container: ContainerName | None = None) -> tuple[str, ...]:
+    """Return the claims of a pod, or of one container, as ``namespace/name``."""
+    names = pod.resource_claims if container is None else _names_of(pod, container)
+    claims = [pod.resource_claims[name] for name in names]
+    return tuple(dict.fromkeys(f"{pod.namespace}/{claim}" for claim in claims if claim))
+
+
+def _names_of(pod: Pod, container: ContainerName) -> tuple[str, ...]:
+    """Return the names in the pod of the claims that a container uses."""
+    return next(each.claims for each, _ in pod.all_containers() if each.name == container)
+
+
+def _health(key: DeviceKey, is_offered: bool) -> ResourceHealth:
+    health = Health.HEALTHY if is_offered else Health.UNHEALTHY
+    return ResourceHealth(DeviceId("/".join(key)), health)

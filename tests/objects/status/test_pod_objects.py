@@ -1,0 +1,214 @@
+"""Pod objects and statuses: the exact JSON, and what is read back from it."""
+
+from __future__ import annotations
+
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.pods import Container, Pod, RestartPolicy
+from devicemanager.core.podstatus.conditions import Condition, ConditionType
+from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
+from devicemanager.core.podstatus.phase import Phase
+from devicemanager.core.podstatus.qos import QosClass
+from devicemanager.core.podstatus.status import ContainerEntry, PodStatus
+from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
+from devicemanager.objects.status.podstatus import (
+    allocated_devices,
+    container_id,
+    container_statuses_of,
+    pod_list,
+    pod_object,
+    status_object,
+)
+from devicemanager.objects.status.times import micro_timestamp, seconds_of, timestamp
+
+UID = PodUid("u-1")
+MAIN, SIDE = ContainerName("main"), ContainerName("side")
+GPU, CPU = ResourceName("vendor.com/gpu"), ResourceName("cpu")
+
+
+def test_pod_object_has_the_fields_of_the_manifest() -> None:
+    pod = Pod(
+        UID,
+        "train",
+        "ml",
+        (Container(MAIN, {GPU: 2, CPU: 1500}, {CPU: 2000}, claims=("net",), image="i:1"),),
+        (Container(SIDE, restartable=True, image="i:2"),),
+        RestartPolicy.ON_FAILURE,
+        {"net": "shared", "own": None},
+        termination_grace_period=5,
+    )
+    assert pod_object(pod, {"phase": "Running"}, node="n-1", deletion_grace=3.9) == {
+        "metadata": {
+            "name": "train",
+            "namespace": "ml",
+            "uid": "u-1",
+            "deletionGracePeriodSeconds": 3,
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "i:1",
+                    "resources": {
+                        "limits": {"vendor.com/gpu": "2", "cpu": "1500m"},
+                        "requests": {"cpu": "2"},
+                        "claims": [{"name": "net"}],
+                    },
+                }
+            ],
+            "initContainers": [
+                {"name": "side", "image": "i:2", "resources": {}, "restartPolicy": "Always"}
+            ],
+            "nodeName": "n-1",
+            "restartPolicy": "OnFailure",
+            "terminationGracePeriodSeconds": 5,
+            "resourceClaims": [{"name": "net", "resourceClaimName": "shared"}, {"name": "own"}],
+        },
+        "status": {"phase": "Running"},
+    }
+
+
+def test_optional_fields_of_a_pod_are_absent() -> None:
+    made = pod_object(Pod(UID, "p", "default", (Container(MAIN),)), {}, node="n")
+    assert set(made["metadata"]) == {"name", "namespace", "uid"}
+    assert not {"initContainers", "resourceClaims"} & set(made["spec"])
+
+
+def test_items_of_a_pod_list_have_no_kind() -> None:
+    assert pod_list(iter([{"metadata": {}}])) == {
+        "kind": "PodList",
+        "apiVersion": "v1",
+        "metadata": {},
+        "items": [{"metadata": {}}],
+    }
+
+
+def entry(status: ContainerStatus, *resources: ResourceStatus) -> ContainerEntry:
+    container = Container(status.name, image="i")
+    return ContainerEntry(container, status, status.is_running, resources)
+
+
+def pod_status(*entries: ContainerEntry, **more: object) -> PodStatus:
+    fields = {
+        "phase": Phase.RUNNING,
+        "reason": "",
+        "message": "",
+        "start_time": None,
+        "qos_class": QosClass.BURSTABLE,
+        "conditions": (),
+        "init_containers": (),
+        "containers": entries,
+    }
+    return PodStatus(**{**fields, **more})  # type: ignore[arg-type]
+
+
+def test_status_without_values_has_two_fields() -> None:
+    assert status_object(UID, pod_status(), now=1.0, host_ip="127.0.0.1", pod_ip="10.0.0.1") == {
+        "phase": "Running",
+        "qosClass": "Burstable",
+    }
+
+
+def test_status_has_addresses_once_it_has_conditions() -> None:
+    ready = Condition(ConditionType.READY, False, "NotReady", "no")
+    since = Condition(ConditionType.INITIALIZED, True, since=7.0)
+    status = pod_status(conditions=(ready, since), start_time=3.5, reason="R", message="M")
+    assert status_object(UID, status, now=10.0, host_ip="127.0.0.1", pod_ip="10.0.0.1") == {
+        "phase": "Running",
+        "qosClass": "Burstable",
+        "reason": "R",
+        "message": "M",
+        "startTime": "1970-01-01T00:00:03Z",
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": "1970-01-01T00:00:10Z",
+                "reason": "NotReady",
+                "message": "no",
+            },
+            {
+                "type": "Initialized",
+                "status": "True",
+                "lastProbeTime": None,
+                "lastTransitionTime": "1970-01-01T00:00:07Z",
+            },
+        ],
+        "hostIP": "127.0.0.1",
+        "hostIPs": [{"ip": "127.0.0.1"}],
+        "podIP": "10.0.0.1",
+        "podIPs": [{"ip": "10.0.0.1"}],
+    }
+
+
+def test_started_containers_are_read_back() -> None:
+    ended = Terminated(137, "Error", 1.0, 2.0)
+    containers = (
+        ContainerStatus(MAIN, Running(4.0), ended, 3),
+        ContainerStatus(SIDE, Waiting("CrashLoopBackOff", "back-off 10s"), ended, 2),
+        ContainerStatus(ContainerName("new"), Waiting("ContainerCreating", "")),
+    )
+    init = ContainerStatus(ContainerName("init"), Terminated(0, "Completed", 0.0, 1.0))
+    status = pod_status(*map(entry, containers), init_containers=(entry(init),))
+    made = status_object(UID, status, now=10.0)
+    assert container_statuses_of(made) == {each.name: each for each in (init, *containers[:2])}
+    main, side, new = made["containerStatuses"]
+    assert main["containerID"] == container_id(UID, MAIN, 3)
+    # The last run of a container that runs again is the one before; else it is the current one.
+    assert main["lastState"]["terminated"]["containerID"] == container_id(UID, MAIN, 2)
+    assert side["lastState"]["terminated"]["containerID"] == container_id(UID, SIDE, 2)
+    assert "containerID" not in new and new["lastState"] == {}
+
+
+def test_missing_values_of_a_status_are_read_as_defaults() -> None:
+    found = {
+        "initContainerStatuses": None,
+        "containerStatuses": [
+            {"name": "main", "state": {"running": {}}},
+            {"name": "side", "lastState": {"terminated": {}}},
+            {"name": "new", "state": {"waiting": {}}},
+        ],
+    }
+    assert container_statuses_of(found) == {
+        MAIN: ContainerStatus(MAIN, Running(None), None, 0),
+        SIDE: ContainerStatus(
+            SIDE, Waiting("ContainerCreating", ""), Terminated(0, "", None, None), 0
+        ),
+    }
+
+
+def test_allocated_devices_are_read_back() -> None:
+    health = (ResourceHealth(DeviceId("g0"), Health.HEALTHY),)
+    resources = (ResourceStatus(GPU, health), ResourceStatus(CPU, ()))
+    made = status_object(
+        UID, pod_status(entry(ContainerStatus(MAIN, Running(1.0)), *resources)), now=1.0
+    )
+    (main,) = made["containerStatuses"]
+    assert main["allocatedResourcesStatus"] == [
+        {"name": GPU, "resources": [{"resourceID": "g0", "health": "Healthy"}]},
+        {"name": CPU, "resources": []},
+    ]
+    assert allocated_devices(made) == {"main": {"vendor.com/gpu": ["g0"]}}
+    assert allocated_devices({}) == {}
+
+
+def test_container_ids_depend_on_pod_container_and_run() -> None:
+    ids = [
+        container_id(UID, MAIN, 0),
+        container_id(UID, MAIN, 1),
+        container_id(UID, SIDE, 0),
+        container_id(PodUid("u-2"), MAIN, 0),
+    ]
+    assert len(set(ids)) == 4
+    assert all(each.startswith("containerd://") and len(each) == 77 for each in ids)
+    assert container_id(UID, MAIN, 0) == ids[0]
+
+
+def test_times_have_both_forms_of_the_api() -> None:
+    assert timestamp(1.999) == "1970-01-01T00:00:01Z"
+    assert micro_timestamp(1.25) == "1970-01-01T00:00:01.250000Z"
+    assert [seconds_of(each) for each in ("1970-01-01T00:00:01.25Z", "soon", None)] == [
+        1.25,
+        None,
+        None,
+    ]
