@@ -76,7 +76,7 @@ def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
             assert main(command) in (0, 1)
     node = OfflineNode(Settings(), {ResourceName(GPU): {}})
     with CallsFile(tmp_path / "calls", log := CallLog(EventStream(), 1, 100), pytest.fail):
-        tap = log.tap(GPU, "gpu.sock")
+        tap = log.recorder(GPU, "gpu.sock")
         assert tap is not None
         tap.begin("ListAndWatch").received_message(b"")
     print((tmp_path / "calls").read_text())

@@ -52,7 +52,7 @@ def run(kubelet: MockKubelet, name: str) -> str:
 def test_events_and_calls_are_seen_in_their_order_and_none_is_missed() -> None:
     events = EventStream(keep=2)
     calls = CallLog(events, 2, 1000)
-    tap = calls.tap(GPU, "g.sock")
+    tap = calls.recorder(GPU, "g.sock")
     assert tap is not None
     events.publish(EventKind.STARTED, "before")
     early = tap.begin("Allocate")
@@ -212,7 +212,7 @@ def test_a_sequence_in_another_order_shows_how_far_it_came(kubelet: MockKubelet)
 
 def test_what_is_not_answered_yet_is_shown() -> None:
     kubelet = MockKubelet()
-    tap = kubelet.calls.tap(GPU, "g.sock")
+    tap = kubelet.calls.recorder(GPU, "g.sock")
     assert tap is not None
     tap.begin("Allocate")
     tap.begin("ListAndWatch")

@@ -221,8 +221,8 @@ def test_events_say_what_became_of_whose_device(mock_kubelet, simulated_plugin):
     plugin.stop()
     mock_kubelet.wait_for(lambda: len(messages()) == 3)
     assert messages() == [
-        f"{GPU} gpu-mock-0: now {state}, held by pod default/train"
-        for state in ("Unhealthy", "Healthy", "Unhealthy, its plugin has left")
+        f"{GPU} gpu-mock-0: now {state}, allocated to pod default/train"
+        for state in ("Unhealthy", "Healthy", "Unhealthy: plugin disconnected")
     ]
     assert mock_kubelet.events.recent(EventKind.DEVICE_HEALTH)[0].pod == train.uid
 

@@ -1,4 +1,4 @@
-"""Conversion between the ledger and the entries of the checkpoint file."""
+"""Convert between the ledger and the entries of the checkpoint file."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.ledger import Entry, Holding, Ledger
 
 Holdings: TypeAlias = Mapping[ContainerName, Mapping[ResourceName, Holding]]
-"""What a pod holds, by container and resource."""
+"""Allocated devices of a pod, by container and resource."""
 
 
 class Document(Protocol):
-    """What the checkpoint is to hold. The state's lock guards it."""
+    """Contents of the checkpoint; guarded by the state's lock."""
 
     @property
     def registered(self) -> RegisteredDevices:
-        """The healthy devices of each resource that is known."""
+        """Healthy devices of each known resource."""
 
     def set_registered(self, registered: RegisteredDevices) -> None:
-        """These are known now."""
+        """Replace the healthy devices of the known resources."""
 
     def put(self, pod: PodUid, held: Holdings) -> None:
-        """A pod holds this, or nothing. One that is known already keeps its place."""
+        """Replace the entries of a pod. A known pod keeps its position."""
 
     def remove(self, pod: PodUid) -> None:
-        """Drop a pod; nothing happens if it is not there."""
+        """Remove a pod, if it is there."""
 
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
-        """Makes the file's contents as of now; to be called without the lock."""
+        """Return a function that builds the file's contents as of now; call it without the lock."""
 
 
 class TextDocument:
-    """Keeps the text of each pod's entries, so that only what has changed is made again."""
+    """Text of each pod's entries, rendered once per change of the pod."""
 
     __slots__ = ("_text",)
 
@@ -59,11 +59,11 @@ class TextDocument:
         return self._text.snapshot().parts
 
 
-# -- between the ledger's values and the file's -------------------------------------------
+# -- between the ledger's values and the file's ---------------------------------------------
 
 
 def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
-    """A pod's entries: containers in the order they were allocated, resources sorted."""
+    """Return a pod's entries: containers in the order of allocation, resources sorted."""
     return [
         PodDevicesEntry(
             pod_uid=pod,
@@ -78,7 +78,7 @@ def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
 
 
 def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
-    """Take over what a checkpoint holds."""
+    """Enter the entries of a checkpoint into the ledger."""
     ledger.restore(map(_ledger_entry, entries))
 
 

@@ -191,7 +191,7 @@ def test_only_pods_whose_devices_change_are_reported() -> None:
     assert node.manager.health_updates.get_nowait() == "q"
     assert node.manager.health_updates.empty()
     assert node.messages(EventKind.DEVICE_HEALTH) == [
-        "vendor.com/gpu b: now Unhealthy, held by pod q"
+        "vendor.com/gpu b: now Unhealthy, allocated to pod q"
     ]
 
 

@@ -366,7 +366,7 @@ def test_what_it_tells_of_a_restart() -> None:
         "pod default/train admitted",
         "vendor.com/gpu: plugin light registered",
         "vendor.com/gpu: 4 devices, 4 healthy (4 added)",
-        "vendor.com/gpu gpu-0: now Healthy, held by pod default/train",
+        "vendor.com/gpu gpu-0: now Healthy, allocated to pod default/train",
         "checkpoint written",
     ]
 

@@ -28,12 +28,12 @@ def test_a_pod_that_is_forgotten_is_not_inactive_any_more():
 
 def test_pci_devices_in_use_are_those_of_all_pods():
     states = PodStates()
-    states.assign_host_devices(P, frozenset({"0000:01:00.0"}))
-    states.assign_host_devices(Q, frozenset({"0000:02:00.0"}))
+    states.set_host_devices(P, frozenset({"0000:01:00.0"}))
+    states.set_host_devices(Q, frozenset({"0000:02:00.0"}))
     assert states.host_devices_in_use() == {"0000:01:00.0", "0000:02:00.0"}
     states.forget(P)
     assert states.host_devices_in_use() == {"0000:02:00.0"}
-    states.assign_host_devices(Q, frozenset())
+    states.set_host_devices(Q, frozenset())
     assert states.host_devices_in_use() == frozenset()
 
 
@@ -50,11 +50,11 @@ def test_nothing_is_kept_of_a_pod_of_which_there_is_nothing_to_say():
     states.end(P)
     assert states.get(P) is nothing
     for change in (
-        lambda: states.align(P, {}),
-        lambda: states.assign_host_devices(P, frozenset()),
+        lambda: states.set_affinities(P, {}),
+        lambda: states.set_host_devices(P, frozenset()),
     ):
         change()
         assert states.get(P) is nothing
-    states.assign_host_devices(P, frozenset({"0000:01:00.0"}))
+    states.set_host_devices(P, frozenset({"0000:01:00.0"}))
     states.forget(P)
     assert states.get(P) is nothing

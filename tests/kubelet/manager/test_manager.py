@@ -165,7 +165,7 @@ def test_a_stopped_endpoint():
 
     def leave_and_come_back(call):
         if len(plugin.calls) == 1:
-            harness.manager.state.clients.clear()
+            harness.manager.state.connections.clear()
 
     plugin.before_answer = leave_and_come_back
     with pytest.raises(Rejected) as rejected:
@@ -189,7 +189,7 @@ def test_one_admission_of_a_pod_at_a_time():
 
     plugin.before_answer = again
     harness.manager.admit(pod("p", gpu=1))
-    assert errors == ["pod p is being admitted already: wait for the answer"]
+    assert errors == ["pod p is already being admitted: wait for the result"]
     assert harness.held("p") == {"app": {GPU: ["a"]}}
 
 
@@ -754,7 +754,7 @@ def test_a_large_answer_is_a_warning():
     harness.manager.admit(pod("p", gpu=1))
     [warning] = harness.manager.events.recent(EventKind.ALLOCATION_SUSPECT)
     assert warning.is_warning and (warning.resource, warning.pod) == (GPU, "p")
-    assert warning.message.startswith("the answer of vendor.com/gpu to Allocate has 65536 bytes")
+    assert warning.message.startswith("the response of vendor.com/gpu to Allocate has 65536 bytes")
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(70_000, False), (80_000, True), (None, True)])
@@ -765,7 +765,7 @@ def test_a_larger_answer_than_allowed_rejects_the_pod(limit, fits):
         harness.manager.admit(pod("p", gpu=1))
         return
     assert harness.rejection(pod("p", gpu=1)) == (
-        "Allocate failed due to the answer of vendor.com/gpu to Allocate has 80000 bytes, "
+        "Allocate failed due to the response of vendor.com/gpu to Allocate has 80000 bytes, "
         "Settings.max_allocate_bytes is 70000, which is unexpected"
     )
     assert harness.manager.pods() == frozenset()

@@ -220,7 +220,7 @@ class ManagerMachine(RuleBasedStateMachine):
         try:
             self.manager.admit(spec)
         except RequestError as error:
-            assert "is being admitted already" in str(error)
+            assert "is already being admitted" in str(error)
         else:
             raise AssertionError("one pod was admitted twice at a time")
 

@@ -62,7 +62,7 @@ def reject(kubelet, reason="TopologyAffinityError"):
 
 
 def register(kubelet, resource):
-    call = kubelet.calls.tap(resource, "p.sock").begin("Register", b"", Direction.TO_KUBELET)
+    call = kubelet.calls.recorder(resource, "p.sock").begin("Register", b"", Direction.TO_KUBELET)
     call.failed("Unknown", "no")
 
 
@@ -199,7 +199,7 @@ def test_what_is_none_of_ours_is_not_counted(stopped):
     kubelet = stopped()
     reading = Reader(kubelet)
     for rpc in ("GetInfo", "ListAndWatch"):
-        kubelet.calls.tap(GPU, "p.sock").begin(rpc).answered(b"")
+        kubelet.calls.recorder(GPU, "p.sock").begin(rpc).answered(b"")
     kubelet.events.publish(EventKind.TERMINATED, "gone")
     tally = reading.read(lambda tally: tally)
     assert (tally.registrations, tally.allocations, tally.admissions.count) == ({}, {}, 0)

@@ -157,7 +157,7 @@ def test_a_plugin_shows_its_latest_calls_and_what_it_is_asked():
     node = Node()
     node.plugin(rows("0"))
     looked = Looked(node)
-    view, tap = KubeletView(looked), looked.calls.tap(GPU, "plugin.sock")
+    view, tap = KubeletView(looked), looked.calls.recorder(GPU, "plugin.sock")
     before = view.look()
     for _ in range(LATEST_CALLS + 3):
         tap.begin("Allocate").answered(b"")
