@@ -103,7 +103,7 @@ def test_two_pods_with_one_uid(kubelet: MockKubelet) -> None:
             kubelet.admit(pod("b", uid="one"))
         assert str(caught.value) == (
             "pod default/b has the UID one of pod default/a: "
-            "give every pod a metadata.uid of its own, or none"
+            "use a unique metadata.uid for every pod, or none"
         )
         with pytest.raises(RequestError, match="is admitted already: terminate it first"):
             kubelet.admit(pod("a", uid="one"))
@@ -118,7 +118,7 @@ def test_an_unknown_resource(start: Start) -> None:
     assert kubelet.admit(pod("a")).admitted
     event = kubelet.wait_for_event(EventKind.UNKNOWN_RESOURCE, after=0)
     assert event.is_warning
-    assert "asks for example.com/dev, which no plugin registered" in event.message
+    assert "requests example.com/dev, which no plugin has registered" in event.message
     kubelet.stop()
     strict = start(Settings(strict=True))
     answer = strict.admit(pod("b"))

@@ -82,7 +82,7 @@ def test_an_admission_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask):
     admission = mock_kubelet.admit(pod_manifest("train"))
     with pytest.raises(RequestError) as caught:
         ask(mock_kubelet, admission)
-    said = "a pod is named by its UID, such as admission.uid: not by Admission"
+    said = "invalid pod UID: expected a string such as admission.uid, not Admission"
     assert str(caught.value) == said
 
 

@@ -1,18 +1,31 @@
-"""Starting the containers of a pod: the plugin's PreStartContainer, then the settings."""
+"""Start the containers of a pod, and merge the settings they get from their devices.
+
+A container starts in the kubelet's order (``generateContainerConfig`` and
+``GetDeviceRunContainerOptions``, v1.32): PreStartContainer of its plugins, then an allocation
+for resources that have none, then the claims, then the merged settings. Each step can block in
+a plugin, and the pod can be deleted meanwhile. Therefore ``_check_there`` runs after each step;
+it also frees what the step allocated, because the deletion has already freed the pod's devices.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.claims.lazy_claims import LazyClaims
+from devicemanager.core.api.cdi import split_name
 from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
+from devicemanager.core.ledger import Holding, PodHoldings
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.rejection import Rejected
+from devicemanager.core.versions.behaviour import Behaviour
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
-from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
 
 if TYPE_CHECKING:
@@ -21,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Containers:
-    """Starts containers of admitted pods. May be called from any thread."""
+    """Starts containers of admitted pods; thread-safe."""
 
     def __init__(
         self,
@@ -44,7 +57,7 @@ class Containers:
         return self._start(record, container, is_init)
 
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
-        """Start every container in order; an init container that fails stops the rest."""
+        """Start every container in order. If an init container fails, the rest are not started."""
         outcomes = dict(admission.containers)
         for container, is_init in record.pod.all_containers():
             outcome = outcomes[container.name]
@@ -59,9 +72,11 @@ class Containers:
         return attrs.evolve(admission, containers=outcomes)
 
     def start_rest(self, record: PodRecord) -> None:
-        """Start every container that was never started, in order; one that cannot be started
-        waits, and if it is an init container, so does the rest. Raises RequestError if the pod
-        has ended or is to be deleted."""
+        """Start every container that was never started, in order.
+
+        A container that cannot be started waits; if it is an init container, so do the rest.
+        Raises RequestError if the pod has ended or is being deleted.
+        """
         for container, is_init in record.pod.all_containers():
             if record.status(container.name).was_started:
                 continue
@@ -78,13 +93,13 @@ class Containers:
             why = f": {record.message}" if record.message else ""
             raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
         if record.deletion_grace is not None:
-            raise RequestError(f"pod {title(record.pod)} is being deleted: it starts nothing")
+            raise RequestError(f"pod {title(record.pod)} is being deleted: no container is started")
 
     def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
-        """A container could not be started."""
+        """Record and report that a container could not be started."""
         with self._store.lock:
-            # The error of generateContainerConfig (kuberuntime_container.go, v1.32).
-            record.waits(container.name, "CreateContainerConfigError", str(error))
+            # The reason of a failed generateContainerConfig (kuberuntime_container.go, v1.32).
+            record.set_waiting(container.name, "CreateContainerConfigError", str(error))
         self._events.publish(
             EventKind.CONTAINER_FAILED,
             f"pod {title(record.pod)} container {container.name} did not start: {error}",
@@ -92,19 +107,19 @@ class Containers:
         )
 
     def is_gone(self, record: PodRecord) -> bool:
-        """Whether the pod was terminated meanwhile. What it was given after that is freed:
-        nobody would do so later."""
-        known = self._store.get(record.pod.uid)
-        if known is None:
+        """True if the pod was deleted. If so, free what it was allocated since: nothing else
+        would."""
+        current = self._store.get(record.pod.uid)
+        if current is None:
             self._manager.release(record.pod.uid)
             self._claims.leave(record.pod.uid)
             self._claims.settle()
-        return known is not record
+        return current is not record
 
     def _start(self, record: PodRecord, container: Container, is_init: bool) -> RunOptions:
         pod = record.pod
-        # In the kubelet's order: a plugin that wants PreStartContainer is never asked to
-        # allocate at this point, for want of devices to prepare.
+        # The kubelet's order. If a plugin requires PreStartContainer and has no
+        # recorded devices, that call fails first, and Allocate is never reached.
         self._check_there(record)
         requested = [name for name, count in container.limits.items() if count]
         self._manager.pre_start(pod.uid, container.name, requested)
@@ -114,25 +129,26 @@ class Containers:
         self._claims.prepare(pod)
         held = self._manager.holdings(pod.uid).get(container.name, {})
         options = self._cdi.options(held, pod.uid, container.name)
-        fault = self._cdi.fault(options, pod.uid, container.name)
+        problem = self._cdi.problem(options, pod.uid, container.name)
         options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
         with self._store.lock:
             record.started(container, is_init, self._manager.clock.time())
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)
-        if fault:
-            text = f"{where}: no annotation for its CDI devices: {fault}"
+        if problem:
+            text = f"{where}: no annotation for its CDI devices: {problem}"
             self._events.publish(EventKind.CONFLICT, text, pod=pod.uid)
         self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
         return options
 
     def _check_there(self, record: PodRecord) -> None:
         if self.is_gone(record):
-            raise RequestError(f"pod {title(record.pod)} was terminated meanwhile")
+            raise RequestError(f"pod {title(record.pod)} was deleted meanwhile")
 
     def _allocate_missing(self, pod: Pod, container: Container, is_init: bool) -> None:
-        """Allocate now what nothing is recorded for (``GetDeviceRunContainerOptions``)."""
+        """Allocate resources without a recorded allocation (``GetDeviceRunContainerOptions``,
+        v1.32)."""
         held = self._manager.holdings(pod.uid).get(container.name, {})
         wanted = [name for name, count in container.limits.items() if count and name not in held]
         if not any(self._manager.is_known(name) for name in wanted):
@@ -144,9 +160,81 @@ class Containers:
 
 
 def _with_cdi(options: RunOptions, names: tuple[str, ...]) -> RunOptions:
-    """What claims bring comes after what plugins bring (``GetResources``,
+    """Append the CDI devices of claims to those of plugins (``GetResources``,
     pkg/kubelet/cm/container_manager_linux.go, v1.32)."""
     if not names:
         return options
     together = tuple(dict.fromkeys((*options.cdi_devices, *names)))
     return attrs.evolve(options, cdi_devices=together)
+
+
+_PREFIX = "cdi.k8s.io/"
+_LONGEST = 63
+_PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+
+
+def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
+    """Merge the settings of all resources of a container.
+
+    Raises WireError if a stored response cannot be read.
+    """
+    from devicemanager.core import runoptions
+    from devicemanager.kubelet.wire.settings import settings_from_bytes
+
+    responses = {resource: response for resource in held if (response := held[resource].response)}
+    if not responses:
+        return runoptions.RunOptions()  # as always on an in-memory node
+    return runoptions.merge({name: settings_from_bytes(each) for name, each in responses.items()})
+
+
+@attrs.frozen(eq=False, repr=False)
+class CdiRules:
+    """How a kubelet version passes CDI devices to the runtime."""
+
+    uses: bool = True
+    annotates: bool = False
+    """True if an annotation names the CDI devices as well."""
+
+    @classmethod
+    def of(cls, behaviour: Behaviour) -> CdiRules:
+        """Return the rules of a kubelet version."""
+        return cls(behaviour.uses_cdi, behaviour.annotates_cdi)
+
+    def options(
+        self, held: Mapping[ResourceName, Holding], pod: PodUid, container: ContainerName
+    ) -> RunOptions:
+        """Merge the settings as ``merged_options`` does, then apply these rules."""
+        options = merged_options(held)
+        if not self.uses:
+            return attrs.evolve(options, cdi_devices=())
+        if not self.annotates or self.problem(options, pod, container):
+            return options
+        annotation = {_key(pod, container): ",".join(sorted(options.cdi_devices))}
+        merged = {**annotation, **options.annotations} if options.cdi_devices else {}
+        annotations = {name: merged[name] for name in sorted(merged)}
+        return attrs.evolve(options, annotations=annotations or options.annotations)
+
+    def merging(
+        self, held: PodHoldings, pod: PodUid, container: ContainerName
+    ) -> Callable[[], RunOptions] | None:
+        """Return a function that calls ``options`` later; None if ``merged_options`` is enough."""
+        if self.uses and not self.annotates:
+            return None
+        return partial(self.options, held.get(container, {}), pod, container)
+
+    def problem(self, options: RunOptions, pod: PodUid, container: ContainerName) -> str:
+        """Return why the CDI devices get no annotation; empty if they do, or there are none
+        (``cdi.GenerateAnnotations``, pkg/kubelet/cm/util/cdi, v1.28)."""
+        if not self.annotates or not options.cdi_devices:
+            return ""
+        part = _key(pod, container).removeprefix(_PREFIX)
+        if len(part) > _LONGEST:
+            return f"{part} has more than {_LONGEST} characters"
+        if not re.fullmatch(_PART, part):
+            return f"{part} is not a valid annotation name"
+        unqualified = [name for name in options.cdi_devices if split_name(name) is None]
+        return f"{unqualified[0]!r} is not a qualified CDI name" if unqualified else ""
+
+
+def _key(pod: PodUid, container: ContainerName) -> str:
+    return f"{_PREFIX}devicemanager_{pod}-{container}"

@@ -214,7 +214,7 @@ def test_a_pod_that_is_deleted_keeps_its_devices_until_it_has_ended(
     crash(node, 0)
     node.clock.advance(29.5)
     assert isinstance(state(node), Terminated), "nothing is started again"
-    with pytest.raises(RequestError, match="is being deleted: it starts nothing"):
+    with pytest.raises(RequestError, match="is being deleted: no container is started"):
         node.start("train")
     assert isinstance(state(node, "b"), Running)
     node.clock.advance(0.5)

@@ -46,7 +46,7 @@ def test_a_uid_that_is_taken():
     with pytest.raises(RequestError, match="pod default/p is admitted already: terminate it"):
         store.add(pod("p"))
     other = Pod(SPEC.uid, "other", "default", ())
-    with pytest.raises(RequestError, match="has the UID p of pod default/p: give every pod"):
+    with pytest.raises(RequestError, match="has the UID p of pod default/p: use a unique"):
         store.add(other)
     assert len(store.records()) == 1
 
@@ -110,8 +110,8 @@ def test_the_phase_after_the_last_container(policy, exit_codes, phase):
 @pytest.mark.parametrize(
     ("policy", "exit_codes", "text"),
     [
-        (RestartPolicy.ALWAYS, {}, "restartPolicy Always the kubelet starts every container again"),
-        (RestartPolicy.ON_FAILURE, {"app": 1}, "OnFailure the kubelet starts a failed container"),
+        (RestartPolicy.ALWAYS, {}, "restartPolicy Always the kubelet restarts every container"),
+        (RestartPolicy.ON_FAILURE, {"app": 1}, "OnFailure the kubelet restarts a failed container"),
         (RestartPolicy.NEVER, {"x": 1}, "pod default/p has no container 'x'"),
     ],
 )

@@ -181,7 +181,7 @@ def test_the_first_of_two_with_one_uid_keeps_it(
     assert owner.gpus() == {"a": 1}
     assert owner.lines == [
         f"{b}: pod default/b has the UID of the pod in a.yaml (u-1): "
-        "the first keeps it; remove one or name it anew"
+        "the first keeps it; remove or rename one"
     ]
     a.unlink()
     files.scan()
@@ -197,7 +197,7 @@ def test_a_file_may_give_up_its_uid_for_another(
     b.write_text(text("b", uid="u-1"))
     files.scan()
     a.write_text(text("a", uid="u-2"))
-    files.look_at("a.yaml")
+    files.check("a.yaml")
     assert sorted(owner.gpus()) == ["a", "b"]
 
 
@@ -209,7 +209,7 @@ def test_a_renamed_file_keeps_its_pod(tmp_path: Path, owner: Owner, files: Manif
     files.moved("a.yaml", "b.yaml")
     assert owner.log == ["admit a"]
     b.unlink()
-    files.look_at("b.yaml")
+    files.check("b.yaml")
     assert owner.log == ["admit a", "terminate a"]
 
 
@@ -231,7 +231,7 @@ def test_a_rejected_pod_is_tried_again_when_its_file_is_written(
     file = tmp_path / "a.yaml"
     file.write_text(text("reject"))
     files.scan()
-    files.look_at("a.yaml")
+    files.check("a.yaml")
     file.unlink()
     files.scan()
     assert owner.log == ["admit reject", "terminate reject", "admit reject", "terminate reject"]
@@ -274,7 +274,7 @@ def test_what_runs_is_what_the_files_say(tmp_path_factory: Any, changes: Any) ->
             path.unlink(missing_ok=True)
         else:
             path.write_text(content)
-        files.look_at(name)
+        files.check(name)
         present = {each.name for each in directory.iterdir()}
         good = {key: value for key, value in good.items() if key in present}
         if content is not None and content.startswith("{"):
@@ -342,10 +342,10 @@ def test_a_file_that_is_written_again_while_its_pod_hangs_changes_nothing(
     files = ManifestFiles(tmp_path, slow, slow.report, patience=0)
     (tmp_path / "slow.yaml").write_text(text("slow"))
     for _ in range(3):
-        files.look_at("slow.yaml")
+        files.check("slow.yaml")
     slow.release.set()
     slow.wait(lambda: bool(slow.running))
-    files.look_at("slow.yaml")
+    files.check("slow.yaml")
     assert slow.log == ["admit slow"]
 
 
@@ -353,14 +353,14 @@ def test_a_uid_is_given_on_when_its_pod_is_gone(tmp_path: Path, slow: Hanging) -
     freed = threading.Event()
     files = ManifestFiles(tmp_path, slow, slow.report, freed.set, patience=0)
     (tmp_path / "slow.yaml").write_text(text("slow", uid="u"))
-    files.look_at("slow.yaml")
+    files.check("slow.yaml")
     (tmp_path / "slow.yaml").unlink()
     (tmp_path / "then.yaml").write_text(text("then", uid="u"))
     files.scan()
     assert slow.log == slow.lines == []
     slow.release.set()
     assert freed.wait(DEADLINE)
-    files.look_at_freed()
+    files.check_waiting()
     slow.wait(lambda: slow.log == ["admit slow", "terminate slow", "admit then"])
 
 
@@ -392,7 +392,7 @@ def test_whatever_hangs_in_the_end_it_is_as_the_files_say(
             path.unlink(missing_ok=True)
         else:
             path.write_text(content.replace('"a"', '"slow"'))
-        files.look_at(name)
+        files.check(name)
     slow.release.set()
     for path in directory.iterdir():
         path.unlink()

@@ -92,7 +92,7 @@ def test_terminated_while_a_container_starts(node):
 
     node.gpus.before_answer = terminate
     admission = node.workers.admit(pod("p", {GPU: 1}, {GPU: 1}), start=True)
-    gone = "pod default/p was terminated meanwhile"
+    gone = "pod default/p was deleted meanwhile"
     assert [each.error for each in admission.containers.values()] == [gone, gone]
     methods = [call.method for call in node.gpus.calls]
     assert methods == [ALLOCATE, ALLOCATE, PRE_START_CONTAINER]
@@ -177,7 +177,7 @@ def test_a_finished_pod_frees_its_devices_and_stays_known(node):
     assert [each.uid for each in node.pods.snapshot().inactive] == ["p"]
     assert [event.pod for event in node.events.recent(EventKind.FINISHED)] == ["p"]
     assert node.admit(pod("q", {GPU: 4}))
-    with pytest.raises(RequestError, match="is not active: it cannot finish"):
+    with pytest.raises(RequestError, match="is not active and cannot finish"):
         node.workers.finish("p", {})
     with pytest.raises(RequestError, match="pod default/p has failed"):
         node.workers.start_container("p", "main")

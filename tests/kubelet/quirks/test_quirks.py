@@ -358,9 +358,9 @@ def test_a_declared_resource_that_nobody_registered(quirks: Quirks) -> None:
     assert (admission.admitted, admission.message) == (
         (True, "") if quirks else (False, UNREGISTERED)
     )
-    warned = "pod default/p container app asks for vendor.com/gpu, which no plugin registered: "
+    warned = "pod default/p container app requests vendor.com/gpu, which no plugin has registered: "
     assert node.messages(EventKind.UNKNOWN_RESOURCE) == (
-        [warned + "it runs without"] if quirks else []
+        [warned + "it runs without it"] if quirks else []
     )
 
 
