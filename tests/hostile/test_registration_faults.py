@@ -156,7 +156,7 @@ def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None
         reason = hostile.register(kubelet.plugin_socket, "p.sock")
         assert_rejected(kubelet, reason, "failed to dial device plugin: context deadline exceeded")
         event = kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[-1]
-        assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
+        assert ("does not speak HTTP/2" if answer else "does not respond") in event.message
 
 
 def test_a_plugin_that_gets_little_processor(kubelet: MockKubelet) -> None:

@@ -123,7 +123,7 @@ def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None
     with hostile.raw_socket(kubelet.plugins_registry_dir / "p.sock", answer):
         event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert event.message.startswith("plugin p.sock: registration handshake failed: ")
-        assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
+        assert ("does not speak HTTP/2" if answer else "does not respond") in event.message
 
 
 def test_a_plugin_that_does_not_want_to_know(kubelet: MockKubelet) -> None:

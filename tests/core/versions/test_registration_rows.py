@@ -107,7 +107,7 @@ def test_r8_what_a_watched_plugin_is_told(kubelet: Make, version: str, text: str
     assert plugin.notified[0].error == text
 
 
-GIVEN_UP = "plugin p.sock: not tried again until its socket is a new one"
+GIVEN_UP = "plugin p.sock: not retried until its socket is replaced"
 
 
 @pytest.mark.parametrize(("version", "attempts"), [("1.35", 1), ("1.36", 2)])

@@ -8,8 +8,8 @@ import pytest
 
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventStream
-from devicemanager.kubelet.registration.connection import Calls, translated
-from devicemanager.kubelet.registration.server import MAX_FILE_NAME, endpoint_fault
+from devicemanager.kubelet.registration.connection import Calls, from_grpc
+from devicemanager.kubelet.registration.server import MAX_FILE_NAME, endpoint_problem
 
 PATH = "/v1beta1.DevicePlugin/Allocate"
 
@@ -34,7 +34,7 @@ def recorded(use):
     return call.rpc, call.request_bytes, call.code, call.message
 
 
-GIVEN_UP = ("Allocate", b"q", "Canceled", "the kubelet gave the call up")
+GIVEN_UP = ("Allocate", b"q", "Canceled", "the kubelet abandoned the call")
 
 
 def test_a_call_that_is_interrupted_is_recorded_as_given_up():
@@ -67,16 +67,16 @@ def test_a_call_is_cancelled_with_the_task_that_waits_for_it():
 
 
 def test_errors_of_grpc_itself():
-    closed = translated(ValueError("Cannot invoke RPC on closed channel!"))
+    closed = from_grpc(ValueError("Cannot invoke RPC on closed channel!"))
     assert (closed.code, closed.description) == (
         "Canceled",
         "grpc: the client connection is closing",
     )
-    unknown = translated(grpc.RpcError("odd"))
+    unknown = from_grpc(grpc.RpcError("odd"))
     assert (unknown.code, unknown.description) == ("Unknown", "odd")
 
 
 def test_the_longest_name_of_an_endpoint():
     assert MAX_FILE_NAME == 255
-    assert endpoint_fault("x" * 255) is None
-    assert endpoint_fault("é" * 128) == "endpoint of 256 bytes is no file name: 255 at most"
+    assert endpoint_problem("x" * 255) is None
+    assert endpoint_problem("é" * 128) == "endpoint name too long: 256 bytes, limit 255"

@@ -35,8 +35,8 @@ def test_some_descriptors_are_left_alone(limit: int, most: int) -> None:
     [
         (SETTINGS_FRAME, True, "it does not speak HTTP/2"),
         (PING_FRAME, False, "it does not speak HTTP/2"),
-        (SETTINGS_FRAME[:-1], False, "it takes connections and says nothing"),
-        (b"", False, "it takes connections and says nothing"),
+        (SETTINGS_FRAME[:-1], False, "it accepts connections but does not respond"),
+        (b"", False, "it accepts connections but does not respond"),
     ],
 )
 def test_who_serves_is_told_by_the_first_frame(
@@ -45,9 +45,9 @@ def test_who_serves_is_told_by_the_first_frame(
     attempt = Attempt(path)
     with hostile.raw_socket(path, answer):
         assert asyncio.run(attempt.run()) is served
-    assert attempt.found == f"{path}: {found}"
+    assert attempt.problem == f"{path}: {found}"
     # Only who was silent waits apart from those that are new.
-    assert attempt.was_silent is ("says nothing" in found)
+    assert attempt.was_silent is ("does not respond" in found)
 
 
 def test_no_socket_is_to_be_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,16 +62,16 @@ def test_no_socket_is_to_be_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             return await attempt.run()
 
     assert asyncio.run(attempted()) is False
-    assert attempt.found == f"{path}: Too many open files"
+    assert attempt.problem == f"{path}: Too many open files"
 
 
 def test_nobody_listens(path: Path) -> None:
     attempt = Attempt(path)
     assert not asyncio.run(attempt.run())
-    assert attempt.found == f"{path}: No such file or directory"
+    assert attempt.problem == f"{path}: No such file or directory"
     path.touch()
     assert not asyncio.run(attempt.run())
-    assert attempt.found == f"{path}: it is not a socket"
+    assert attempt.problem == f"{path}: it is not a socket"
     assert not attempt.was_silent
 
 

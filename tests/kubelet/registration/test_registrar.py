@@ -60,7 +60,7 @@ def test_a_plugin_is_rejected_if_no_thread_is_left_for_it(
     monkeypatch.setattr(Connection, "run", run)
     monkeypatch.setattr(Connection, "close", close)
     with pytest.raises(
-        RegistrationRejected, match=r"^the kubelet has no thread left: can't start new thread$"
+        RegistrationRejected, match=r"^the kubelet cannot start a thread: can't start new thread$"
     ):
         registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
     assert not manager.events.recent(EventKind.REGISTERED)
