@@ -144,7 +144,7 @@ def _service(method: str) -> str:
 
 @contextlib.contextmanager
 def raw_socket(path: Path, answer: bytes = b"") -> Iterator[None]:
-    """A socket that accepts everybody and does not respond, or always the same bytes."""
+    """A socket that accepts everybody and says nothing, or always the same bytes."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
         listening.listen(16)

@@ -80,7 +80,7 @@ def deleted(directory: Path) -> list[str]:
 
 
 def _name(thread: threading.Thread) -> str:
-    return re.sub(r"-\d+", "", thread.name)  # Thread-17 (_serve): its number does not respond
+    return re.sub(r"-\d+", "", thread.name)  # Thread-17 (_serve): its number says nothing
 
 
 def _links() -> list[str]:
