@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
     from devicemanager.events.stream import Event, EventKind
     from devicemanager.io.clock import ManualClock
-    from devicemanager.kubelet.call_assertions import Expected
+    from devicemanager.kubelet.expectations import Expected
     from devicemanager.kubelet.interface import KubeletInterface
     from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
     from devicemanager.kubelet.pods.admission import Admission
@@ -64,7 +64,7 @@ __getattr__, __dir__ = lazy_names(
         "DeviceManagerError": "core.errors",
         "Event": "events.stream",
         "EventKind": "events.stream",
-        "Expected": "kubelet.call_assertions",
+        "Expected": "kubelet.expectations",
         "KubeletInterface": "kubelet.interface",
         "ManifestError": "objects.manifests",
         "ManualClock": "io.clock",

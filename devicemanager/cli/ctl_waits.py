@@ -69,7 +69,7 @@ def pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def _until(wait: Callable[[], None]) -> int:
-    from devicemanager.kubelet.waiting import WaitTimeout
+    from devicemanager.kubelet.waits import WaitTimeout
 
     try:
         wait()

@@ -150,7 +150,7 @@ def _join(
 def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
     """Where the control API has its socket."""
     if args.root is None:
-        from devicemanager.kubelet.temporary import TemporaryRoot
+        from devicemanager.kubelet.directories import TemporaryRoot
 
         made = TemporaryRoot(stack)
         stack.callback(made.remove)

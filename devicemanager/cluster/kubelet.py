@@ -38,7 +38,7 @@ class _Events(Protocol):
 
 
 class NodeKubelet(NodeInfo, Protocol):
-    """A kubelet of either kind; what each member does stands at ``NodePods``."""
+    """A kubelet of either kind; ``MockKubelet`` documents each member."""
 
     @property
     def events(self) -> _Events: ...

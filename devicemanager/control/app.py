@@ -24,7 +24,7 @@ from devicemanager.control.sending import send_pieces
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.kubelet.waiting import WaitTimeout
+from devicemanager.kubelet.waits import WaitTimeout
 
 __all__ = ["Application"]
 

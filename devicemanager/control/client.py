@@ -28,7 +28,7 @@ from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.arguments import check_function, check_seconds
 from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
 from devicemanager.kubelet.pods.records import Phase, PodRecord
-from devicemanager.kubelet.waiting import WaitTimeout
+from devicemanager.kubelet.waits import WaitTimeout
 
 if TYPE_CHECKING:
     from devicemanager.claims.sources import Source as ClaimSource
@@ -246,7 +246,7 @@ class MockKubeletClient(RemoteDirectCalls, RemotePodLife, RemoteCallWaits):
     def wait_for(
         self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
     ) -> None:
-        check_function(condition, "a condition")
+        check_function(condition, "condition")
         check_seconds(timeout)
         end = time.monotonic() + timeout
         while True:

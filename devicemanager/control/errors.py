@@ -19,7 +19,7 @@ from devicemanager.core.errors import (
     StopError,
 )
 from devicemanager.faults.fault import FaultError
-from devicemanager.kubelet.waiting import WaitTimeout
+from devicemanager.kubelet.waits import WaitTimeout
 from devicemanager.kubelet.wire.errors import WireError
 from devicemanager.objects.manifests.errors import ManifestError
 

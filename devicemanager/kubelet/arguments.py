@@ -1,4 +1,4 @@
-"""What is given to a kubelet: looked at before anything happens."""
+"""Checks of the arguments of a kubelet's methods, made before anything happens."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_arguments",
-    "check_awaited",
     "check_exit_codes",
     "check_function",
+    "check_resource",
     "check_seconds",
     "device_ids",
     "parser",
@@ -29,68 +29,76 @@ __all__ = [
 
 
 def check_arguments(root: object, settings: object, clock: object = None) -> None:
-    """Raise TypeError for what can be no directory, no settings or no clock."""
+    """Raise TypeError for an invalid directory, settings or clock."""
     if isinstance(root, Settings):
-        raise TypeError("settings is a keyword: MockKubelet(settings=…)")
+        raise TypeError("settings is a keyword argument: use MockKubelet(settings=…)")
     if root is not None and not isinstance(root, (str, os.PathLike)):
-        raise TypeError(f"root is the path of a directory: not {root!r}")
+        raise TypeError(f"invalid root {root!r}: expected the path of a directory")
     if settings is not None and not isinstance(settings, Settings):
-        raise TypeError(f"settings is a Settings, such as Settings(strict=True): not {settings!r}")
+        raise TypeError(f"invalid settings {settings!r}: expected Settings(…)")
     is_clock = callable(getattr(clock, "call_at", None)) and not isinstance(clock, type)
     if clock is not None and not is_clock:
-        raise TypeError(f"clock is a clock, such as ManualClock(): not {clock!r}")
+        raise TypeError(f"invalid clock {clock!r}: expected a clock, such as ManualClock()")
 
 
-def check_awaited(resource: object, count: object) -> ResourceName:
-    """What is waited for; of ``count``, None is any. Raises RequestError for a name that no plugin
-    can register, and for what can be no number of devices: nobody should wait for either."""
+def check_resource(resource: object, count: object) -> ResourceName:
+    """Return the name of a resource to wait for.
+
+    Raises RequestError for a name that no plugin can register and for an invalid number of
+    devices (None is any number): waiting for either would end with a misleading timeout.
+    """
     if not isinstance(resource, str) or not is_extended_resource_name(resource):
         raise RequestError(
-            f"no plugin can register {resource!r}: a resource is named with its domain, "
-            "such as vendor.com/gpu"
+            f"invalid resource {resource!r}: expected a domain and a name, such as vendor.com/gpu"
         )
     if count is not None and not (isinstance(count, int) and count >= 0):
-        raise RequestError(f"a count of devices is a whole number from 0, or None: not {count!r}")
+        raise RequestError(
+            f"invalid number of devices {count!r}: expected an integer from 0, or None"
+        )
     return ResourceName(resource)
 
 
 def check_seconds(timeout: object) -> None:
-    """Raises RequestError for what is no number of seconds."""
+    """Raise RequestError unless this is a number of seconds."""
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if not is_number or timeout != timeout:
-        raise RequestError(f"a timeout is a number of seconds: not {timeout!r}")
+    if not is_number or timeout != timeout:  # NaN
+        raise RequestError(f"invalid timeout {timeout!r}: expected a number of seconds")
 
 
-def check_function(given: object, what: str) -> None:
-    """Raises RequestError for what cannot be called, such as the outcome of the call."""
+def check_function(given: object, name: str) -> None:
+    """Raise RequestError unless this can be called; a common mistake is to pass its result."""
     if not callable(given):
-        raise RequestError(f"{what} is a function that is called again and again: not {given!r}")
+        raise RequestError(f"invalid {name} {given!r}: expected a function")
 
 
 def check_exit_codes(codes: Iterable[object]) -> None:
-    """Raises RequestError for what is no number."""
+    """Raise RequestError unless all are integers."""
     for code in codes:
         if not isinstance(code, int):
-            raise RequestError(f"an exit code is a whole number: not {code!r}")
+            raise RequestError(f"invalid exit code {code!r}: expected an integer")
 
 
 def device_ids(given: Iterable[str]) -> list[DeviceId]:
-    """Lists and tuples in their order, anything else sorted. Raises RequestError for a text."""
+    """Return lists and tuples in their order, anything else sorted.
+
+    Raises RequestError for a single string.
+    """
     if isinstance(given, str):
-        raise RequestError(f"device ids are a set or list, such as [{given!r}]")
+        raise RequestError(f"invalid device ids {given!r}: expected a list, such as [{given!r}]")
     is_ordered = isinstance(given, (list, tuple))
-    return [DeviceId(each) for each in (given if is_ordered else sorted(given))]
+    return [DeviceId(id_) for id_ in (given if is_ordered else sorted(given))]
 
 
 @cache
 def parser() -> Callable[[Source], Pod]:
-    """The reader of manifests. Raises RequestError if it cannot be loaded now."""
+    """Return the parser of manifests. Raises RequestError if it cannot be loaded now."""
     try:
-        # Not needed before the first pod comes, and a fifth of all that a start imports. What it
-        # is answered with comes along: its admission shall not fail half way for want of it.
+        # Not at the top: a start does not need these modules, which are a fifth of all that it
+        # would import. All are loaded together, so that no admission fails halfway because a
+        # module cannot be read any more.
         import devicemanager.kubelet.pods.admission
         import devicemanager.kubelet.wire.settings  # noqa: F401
         from devicemanager.objects.manifests import parse
     except OSError as error:
-        raise RequestError(f"cannot load the reader of manifests: {reason(error)}") from error
+        raise RequestError(f"cannot load the manifest parser: {reason(error)}") from error
     return parse

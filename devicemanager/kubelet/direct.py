@@ -1,7 +1,7 @@
-"""Requests to a plugin that no pod causes, with any devices: for authors who test handlers.
+"""Direct calls to a plugin, with any devices and without a pod: for tests of RPC handlers.
 
-Each goes over a connection of its own and changes nothing of what the kubelet knows; it is
-recorded like any other call.
+Each call uses a connection of its own, does not change the kubelet's state, and is recorded
+in the call log like any other call.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from devicemanager.core.errors import RequestError, RpcError
 from devicemanager.core.ids import ResourceName
 from devicemanager.kubelet.arguments import device_ids
 from devicemanager.kubelet.registration.connection import Calls, rpc_error
-from devicemanager.kubelet.waiting import WaitTimeout
+from devicemanager.kubelet.waits import WaitTimeout
 from devicemanager.kubelet.wire.lists import device_columns
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from devicemanager.core.runoptions import ContainerSettings
     from devicemanager.events.calls.log import CallInProgress, CallLog
-    from devicemanager.kubelet.directories import Directories
-    from devicemanager.kubelet.protocols import Served
-    from devicemanager.kubelet.settings import Settings
+    from devicemanager.kubelet.lifecycle import Lifecycle
 
 __all__ = ["DeviceLists", "DirectCalls"]
 
@@ -40,81 +40,72 @@ T = TypeVar("T")
 
 
 class DirectCalls:
-    """Direct requests to the plugin that serves a resource.
+    """Calls to the plugin that serves a resource. ``MockKubelet`` documents the methods."""
 
-    All raise RpcError with the status if the plugin answers with one, or not within
-    ``timeout`` seconds, and RequestError if no plugin is connected.
-    """
-
-    calls: CallLog
-    settings: Settings
-    _life: Served
-    _directories: Directories
+    def __init__(
+        self, life: Lifecycle, plugin_dir: Path, calls: CallLog, max_list_bytes: int
+    ) -> None:
+        """``max_list_bytes`` is the largest response accepted."""
+        self._life = life
+        self._plugin_dir = plugin_dir
+        self._calls = calls
+        self._options: list[tuple[str, int | str]] = [
+            *sockets.CHANNEL_OPTIONS,
+            ("grpc.max_receive_message_length", max_list_bytes),
+        ]
 
     def allocate(
         self,
         resource: str,
-        ids: Iterable[str] | None = None,
-        *,
-        containers: Sequence[Iterable[str]] | None = None,
-        timeout: float = 10.0,
+        ids: Iterable[str] | None,
+        containers: Sequence[Iterable[str]] | None,
+        timeout: float,
     ) -> tuple[ContainerSettings, ...]:
-        """Allocate for one container with these device ids, or for several, each with its
-        own: ``containers=[{"gpu-0"}, {"gpu-1"}]``. The ids need not exist; lists and tuples go out
-        in their order, anything else sorted.
-
-        Returns the settings of each container response, as many as the plugin sent. Raises
-        RpcError, RequestError, and WireError for a typed device of no known kind.
-        """
+        """Call Allocate."""
+        # Not at the top: a start must not load the conversion of container settings.
         from devicemanager.kubelet.wire.settings import settings_from_message
 
         if (ids is None) == (containers is None):
-            raise RequestError("give the device ids of one container, or containers=[…]")
+            raise RequestError("give either the device ids of one container or containers=[…]")
         wanted = [ids or ()] if containers is None else containers
         request = dp.AllocateRequest(
             container_requests=[
                 dp.ContainerAllocateRequest(devices_ids=device_ids(each)) for each in wanted
             ]
         )
-        answer = self._ask(
+        response = self._call(
             resource, dp_grpc.ALLOCATE, request, timeout, dp.AllocateResponse.FromString
         )
-        return tuple(map(settings_from_message, answer.container_responses))
+        return tuple(map(settings_from_message, response.container_responses))
 
     def preferred(
         self,
         resource: str,
         available: Iterable[str],
-        must_include: Iterable[str] = (),
-        *,
+        must_include: Iterable[str],
         size: int,
-        timeout: float = 10.0,
+        timeout: float,
     ) -> tuple[tuple[str, ...], ...]:
-        """GetPreferredAllocation for one container, whether the plugin offers it or not.
-
-        Returns the ids of each container response, as many as the plugin sent and in its
-        order. Raises RpcError and RequestError.
-        """
+        """Call GetPreferredAllocation."""
         container = dp.ContainerPreferredAllocationRequest(
             available_deviceIDs=device_ids(available),
             must_include_deviceIDs=device_ids(must_include),
             allocation_size=size,
         )
         request = dp.PreferredAllocationRequest(container_requests=[container])
-        answer = self._ask(
+        response = self._call(
             resource,
             dp_grpc.GET_PREFERRED_ALLOCATION,
             request,
             timeout,
             dp.PreferredAllocationResponse.FromString,
         )
-        return tuple(tuple(each.deviceIDs) for each in answer.container_responses)
+        return tuple(tuple(each.deviceIDs) for each in response.container_responses)
 
-    def pre_start(self, resource: str, ids: Iterable[str], *, timeout: float = 10.0) -> None:
-        """PreStartContainer, whether the plugin asks for it or not. Raises RpcError and
-        RequestError."""
+    def pre_start(self, resource: str, ids: Iterable[str], timeout: float) -> None:
+        """Call PreStartContainer."""
         request = dp.PreStartContainerRequest(devices_ids=device_ids(ids))
-        self._ask(
+        self._call(
             resource,
             dp_grpc.PRE_START_CONTAINER,
             request,
@@ -122,22 +113,20 @@ class DirectCalls:
             dp.PreStartContainerResponse.FromString,
         )
 
-    def options(self, resource: str, *, timeout: float = 10.0) -> PluginOptions:
-        """GetDevicePluginOptions: what the plugin says now. Raises RpcError and RequestError."""
+    def options(self, resource: str, timeout: float) -> PluginOptions:
+        """Call GetDevicePluginOptions."""
         path, read = dp_grpc.GET_DEVICE_PLUGIN_OPTIONS, dp.DevicePluginOptions.FromString
-        answer = self._ask(resource, path, dp.Empty(), timeout, read)
-        return PluginOptions(answer.pre_start_required, answer.get_preferred_allocation_available)
+        response = self._call(resource, path, dp.Empty(), timeout, read)
+        return PluginOptions(
+            response.pre_start_required, response.get_preferred_allocation_available
+        )
 
-    def watch(self, resource: str, *, timeout: float = 10.0) -> DeviceLists:
-        """A second ListAndWatch stream, beside the kubelet's own: an iterator of the plugin's
-        lists, which waits ``timeout`` seconds for each. Close it, or use it in a with block.
-
-        Raises RequestError if no plugin is connected.
-        """
+    def watch(self, resource: str, timeout: float) -> DeviceLists:
+        """Open a ListAndWatch stream."""
         channel, calls = self._connect(resource)
         return DeviceLists(resource, channel, calls.begin(dp_grpc.LIST_AND_WATCH, b""), timeout)
 
-    def _ask(
+    def _call(
         self,
         resource: str,
         path: str,
@@ -153,20 +142,20 @@ class DirectCalls:
         state = self._life.serving().manager.state
         with state.lock:
             endpoint = state.endpoints.serving(ResourceName(resource))
-            is_there = endpoint is not None and state.endpoints.is_connected(endpoint.id)
-        if endpoint is None or not is_there:
+            is_connected = endpoint is not None and state.endpoints.is_connected(endpoint.id)
+        if endpoint is None or not is_connected:
             raise RequestError(f"no plugin of {resource} is connected: it has to register first")
-        path = self._directories.plugin_dir / endpoint.name  # the watcher's are absolute
-        channel = grpc.insecure_channel(sockets.target(path), _options(self.settings))
-        return channel, Calls(channel, self.calls.recorder(resource, endpoint.name))
+        path = self._plugin_dir / endpoint.name  # absolute for a plugin found by the watcher
+        channel = grpc.insecure_channel(sockets.target(path), self._options)
+        return channel, Calls(channel, self._calls.recorder(resource, endpoint.name))
 
 
 class DeviceLists(Iterator[tuple[Device, ...]]):
-    """The lists of one ListAndWatch stream, each as the devices in the plugin's order.
+    """The device lists of one ListAndWatch stream, devices in the plugin's order.
 
-    The iteration ends when the plugin ends the stream, or with ``close``. It raises RpcError
-    if the stream fails, WireError for a message that is no list, and WaitTimeout if the next
-    one does not come in time.
+    The iteration stops when the plugin ends the stream or after ``close``. It raises RpcError
+    if the stream fails, WireError for an invalid message, and WaitTimeout if the next list
+    takes longer than the timeout. A context manager that closes the stream.
     """
 
     def __init__(
@@ -175,6 +164,7 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
         self._resource = resource
         self._timeout = timeout
         self._call = call
+        # Lists, then None for the end of the stream or the error that ended it.
         self._lists: queue.SimpleQueue[bytes | RpcError | None] = queue.SimpleQueue()
         self._channel = channel
         method: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(
@@ -218,7 +208,7 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
         raise message
 
     def close(self) -> None:
-        """End the stream. Closing twice does nothing."""
+        """End the stream. Idempotent."""
         self._closed = True
         self._stream.cancel()
         self._thread.join()
@@ -234,10 +224,3 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _options(settings: Settings) -> list[tuple[str, int | str]]:
-    return [
-        *sockets.CHANNEL_OPTIONS,
-        ("grpc.max_receive_message_length", settings.max_list_bytes),
-    ]

@@ -1,9 +1,22 @@
-"""The directories of a node, and making them ready for a kubelet."""
+"""The directories of a node: where they are, how they are prepared, and temporary roots.
+
+The kubelet removes files in its directories, on a node as root. A user who could replace one
+of these directories with a link, before or during the removal, would choose which files are
+deleted. Therefore ``OwnedDirectory`` opens each directory once, without following links,
+checks the open descriptor (owner, permissions), and addresses every file relative to it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import stat
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
+from typing import NoReturn, Self
 
 import attrs
 
@@ -11,46 +24,51 @@ from checkpoint import CHECKPOINT_NAME, is_checkpoint_file
 from devicemanager.core import messages
 from devicemanager.core.api.deviceplugin import KUBELET_SOCKET
 from devicemanager.core.errors import StartError
-from devicemanager.kubelet.directory_lock import OwnedDirectory
+from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
 from podresources import sockets
 from podresources.errors import PodResourcesError
 
+__all__ = ["CLAIMS_STATE_NAME", "Directories", "OwnedDirectory", "TemporaryRoot"]
+
 CLAIMS_STATE_NAME = "device_claims_state"
+_MODE = 0o750
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @attrs.frozen(eq=False, repr=False)
 class Directories:
-    """Where everything is, under one root directory."""
+    """The paths of a kubelet, all under one root directory."""
 
     root: Path
 
     @property
     def plugin_dir(self) -> Path:
-        """Where plugins put their sockets, and the checkpoint is."""
+        """Directory of the plugins' sockets and of the checkpoint."""
         return self.root / "device-plugins"
 
     @property
     def plugin_socket(self) -> Path:
-        """The Registration service."""
+        """Socket of the Registration service."""
         return self.plugin_dir / KUBELET_SOCKET
 
     @property
     def pod_resources_socket(self) -> Path:
-        """The PodResources service."""
+        """Socket of the PodResources service."""
         return self.root / "pod-resources" / KUBELET_SOCKET
 
     @property
     def plugins_registry_dir(self) -> Path:
-        """Where plugins announce themselves to the plugin watcher."""
+        """Directory in which the plugin watcher discovers plugins."""
         return self.root / "plugins_registry"
 
     @property
     def checkpoint_path(self) -> Path:
+        """File of the device manager's checkpoint."""
         return self.plugin_dir / CHECKPOINT_NAME
 
     @property
     def claims_state_path(self) -> Path:
-        """What structured claims hold."""
+        """File with the allocations of structured claims."""
         return self.root / CLAIMS_STATE_NAME
 
     def prepare(
@@ -60,15 +78,14 @@ class Directories:
         deprecation_file: bool = False,
         keeps_sockets: bool = False,
     ) -> None:
-        """Check the paths, make the directories (0750), remove the sockets of plugins and
-        kubelets that were here before.
+        """Check the paths, create the directories (0750), and remove stale sockets.
 
-        ``removes_files``: other files go as well, but for the checkpoint and what was set
-        aside of it. ``deprecation_file``: an empty file of that name appears.
-        ``keeps_sockets``: the sockets of plugins stay.
+        ``removes_files``: also remove regular files, except the checkpoint and its set-aside
+        copies. ``deprecation_file``: create an empty file ``DEPRECATION``.
+        ``keeps_sockets``: leave the plugins' sockets in place.
 
-        Raises StartError, and removes nothing, if another kubelet serves here or one of the
-        directories is not ours alone.
+        Raises StartError, and removes nothing, if another kubelet is running here or if other
+        users could change one of the directories.
         """
         if not self.root.is_absolute():
             raise StartError(messages.BAD_SOCKET_PATH.format(path=self.plugin_socket))
@@ -81,9 +98,10 @@ class Directories:
                 stack.enter_context(OwnedDirectory(path, root))
                 for path in (self.plugin_dir, served[1].parent, self.plugins_registry_dir)
             ]
+            # All checks come before the first removal: a rejected start changes nothing.
             for directory, socket in zip((plugins, pod_resources), served, strict=True):
                 directory.check_no_file(socket.name)
-                _check_dead(socket)
+                _check_stale(socket)
             kept = {*plugins.sockets()} - {KUBELET_SOCKET} if keeps_sockets else set()
             # ``removeContents``, devicemanager/plugin/v1beta1/server.go, v1.33 and before.
             for name in plugins.files() if removes_files else plugins.sockets():
@@ -92,7 +110,7 @@ class Directories:
             if deprecation_file:
                 plugins.touch("DEPRECATION")
             for name in pod_resources.sockets():
-                if _is_left_over(pod_resources.path / name):
+                if _is_stale_kubelet_socket(pod_resources.path / name):
                     pod_resources.remove(name)
 
 
@@ -103,13 +121,178 @@ def _check_length(socket: Path) -> None:
         raise StartError(str(error)) from error
 
 
-def _check_dead(socket: Path) -> None:
+def _check_stale(socket: Path) -> None:
     if sockets.is_alive(socket):
         raise StartError(f"another kubelet serves {socket}: stop it or choose another directory")
 
 
-def _is_left_over(socket: Path) -> bool:
-    """Whether a kubelet that was killed left it: its own name, or the private one it has
-    while it starts. Nobody serves there."""
-    is_ours = socket.name == KUBELET_SOCKET or sockets.is_private_name(socket.name)
-    return is_ours and not sockets.is_alive(socket)
+def _is_stale_kubelet_socket(socket: Path) -> bool:
+    """True if a killed kubelet left this socket: under the public name or under the private
+    name that a server uses while it starts."""
+    is_kubelet = socket.name == KUBELET_SOCKET or sockets.is_private_name(socket.name)
+    return is_kubelet and not sockets.is_alive(socket)
+
+
+class OwnedDirectory:
+    """An open directory that other users cannot change; a context manager that closes it.
+
+    Every method raises StartError with one line that names the path.
+    """
+
+    def __init__(self, path: Path, parent: OwnedDirectory | None = None) -> None:
+        """Create the directory (0750) if it is missing, and open it.
+
+        ``parent`` is the open directory that contains it. Links, directories of other users and
+        world-writable directories are rejected. The group is the owner's choice.
+        """
+        self.path = path
+        name: str = os.fspath(path) if parent is None else path.name
+        at: int | None = None if parent is None else parent._descriptor
+        try:
+            if parent is None:
+                path.mkdir(mode=_MODE, parents=True, exist_ok=True)
+            elif not _exists(name, at):
+                os.mkdir(name, _MODE, dir_fd=at)
+            self._descriptor: int = os.open(name, _FLAGS, dir_fd=at)
+        except OSError as error:
+            self._explain(error)
+        try:
+            self._check()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _explain(self, error: OSError) -> NoReturn:
+        if self.path.is_symlink():
+            raise StartError(
+                f"{self.path} is a link: give the kubelet the directory itself"
+            ) from error
+        if self.path.exists() and not self.path.is_dir():
+            raise StartError(f"{self.path} is not a directory: choose another one") from error
+        raise StartError(f"cannot use directory {self.path}: {error.strerror}") from error
+
+    def _check(self) -> None:
+        status, user = os.fstat(self._descriptor), os.geteuid()
+        if status.st_uid != user:
+            raise StartError(
+                f"directory {self.path} belongs to user {status.st_uid}, not to {user}, who runs "
+                "this: choose another one"
+            )
+        if status.st_mode & stat.S_IWOTH:
+            raise StartError(
+                f"directory {self.path} is writable by others: run chmod o-w, or choose another one"
+            )
+        if not os.access(".", os.W_OK | os.X_OK, dir_fd=self._descriptor):
+            is_read_only = os.fstatvfs(self._descriptor).f_flag & os.ST_RDONLY
+            reason = " on a read-only file system" if is_read_only else ""
+            raise StartError(f"cannot write in directory {self.path}{reason}: choose another one")
+
+    def sockets(self) -> Iterator[str]:
+        """Return the names of the sockets and of links to sockets, sorted."""
+        return (name for name in self._names() if self._is_socket(name, follow_links=True))
+
+    def files(self) -> Iterator[str]:
+        """Return the names of everything except directories, sorted. Links are not followed."""
+        for name in self._names():
+            with contextlib.suppress(OSError):
+                status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode):
+                    yield name
+
+    def touch(self, name: str) -> None:
+        """Create an empty file unless the file exists."""
+        try:
+            flags = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(name, flags, 0o644, dir_fd=self._descriptor))
+        except OSError as error:
+            raise StartError(f"cannot create {self.path / name}: {error.strerror}") from error
+
+    def _names(self) -> list[str]:
+        try:
+            with os.scandir(self._descriptor) as entries:
+                return sorted(entry.name for entry in entries)
+        except OSError as error:
+            raise StartError(f"cannot read directory {self.path}: {error.strerror}") from error
+
+    def check_no_file(self, name: str) -> None:
+        """Raise StartError if the name exists and is not a socket."""
+        if _exists(name, self._descriptor) and not self._is_socket(name, follow_links=False):
+            raise StartError(
+                f"{self.path / name} is not a socket: move it away, or choose another path"
+            )
+
+    def remove(self, name: str) -> None:
+        """Remove a name; if it is a link, remove the link itself."""
+        try:
+            os.unlink(name, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            return  # its plugin has removed it
+        except OSError as error:
+            path = self.path / name
+            raise StartError(f"cannot remove {path}: {error.strerror}") from error
+
+    def _is_socket(self, name: str, *, follow_links: bool) -> bool:
+        try:
+            status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=follow_links)
+        except OSError:
+            return False  # removed in the meantime, or a dangling link
+        return stat.S_ISSOCK(status.st_mode)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._descriptor)
+
+
+def _exists(name: str, at: int | None) -> bool:
+    try:
+        os.stat(name, dir_fd=at, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class TemporaryRoot:
+    """A temporary root directory with a short path.
+
+    It is removed by ``remove``, with its owner, or at the end of the program, whichever comes
+    first. A forked child removes nothing.
+    """
+
+    def __init__(self, owner: object) -> None:
+        """Create the directory. Raises StartError if that fails."""
+        try:
+            self.path = short_directory()
+        except NoDirectory as error:
+            raise StartError(f"{error}: give the kubelet a root, or {ADVICE}") from error
+        self._owner = weakref.ref(owner)
+        self._remove = weakref.finalize(owner, _remove, self.path, os.getpid())
+
+    def ensure(self) -> None:
+        """Create the directory again, under the same path, if ``remove`` removed it.
+
+        Raises StartError, also if the path exists: another program may own it now.
+        """
+        owner = self._owner()
+        if self._remove.alive or owner is None:
+            return
+        try:
+            self.path.mkdir(mode=0o700)
+        except OSError as error:
+            raise StartError(f"cannot create directory {self.path}: {error.strerror}") from error
+        self._remove = weakref.finalize(owner, _remove, self.path, os.getpid())
+
+    def remove(self) -> None:
+        """Remove the directory and everything in it. Idempotent."""
+        self._remove()
+
+
+def _remove(directory: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""At most one life of the kubelet's process at a time, whoever starts and stops it."""
+"""Starts and stops of the kubelet's process: one change at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.limits import check_address_space, check_descriptors, explained
 from devicemanager.kubelet.process import KubeletProcess
 
+__all__ = ["Lifecycle"]
+
 _NOT_RUNNING = "the kubelet is not running: start it, or use it in a with block"
 
 
@@ -20,14 +22,14 @@ def _nothing() -> None:
 
 
 class Lifecycle:
-    """Starts and stops processes one after another. May be called from any thread.
+    """Starts and stops processes one after another. Thread-safe.
 
-    Two states: no process, or one that serves. ``start`` leads from the first to the
+    There are two states: no process, or one that serves. ``start`` leads from the first to the
     second, ``stop`` back, ``replace`` from either to the second. Each holds one lock from
-    its beginning to its end, so nobody ever meets a process that is half started.
+    beginning to end, so no caller sees a process that is only half started.
 
-    A forked child has none of the kubelet's threads, and its files are the parent's: there
-    ``stop`` does nothing and everything else is rejected.
+    A forked child has none of the kubelet's threads, and the files belong to its parent. In
+    the child ``stop`` does nothing, and every other change is rejected.
     """
 
     def __init__(
@@ -36,44 +38,49 @@ class Lifecycle:
         new_process: Callable[[], KubeletProcess],
         started: Callable[[KubeletProcess], None],
     ) -> None:
-        """``started`` is told of each process that serves, before anybody else."""
+        """``started`` is called with each new process before it is published."""
         self._events = events
         self._new_process = new_process
         self._started = started
         self._pid = os.getpid()
-        # Held over a whole start or stop; guards _process. Nothing that runs under it
-        # waits for a plugin.
+        # Held during a whole start or stop; guards _process. Nothing that runs under it waits
+        # for a plugin, so a plugin that hangs cannot block a stop.
         self._turn = threading.Lock()
         self._process: KubeletProcess | None = None
 
     @property
     def process(self) -> KubeletProcess | None:
-        """The process that serves; None if there is none."""
+        """The running process; None if there is none."""
         return None if self.is_forked else self._process
 
     @property
     def is_forked(self) -> bool:
-        """Whether this is a forked child of the process that made the kubelet."""
+        """True in a forked child of the process that created the kubelet."""
         return os.getpid() != self._pid
 
     def serving(self) -> KubeletProcess:
-        """The process that serves. Raises RequestError if there is none."""
-        self._check_ours()
+        """Return the running process. Raises RequestError if there is none."""
+        self._check_not_forked()
         process = self._process
         if process is None:
             raise RequestError(_NOT_RUNNING)
         return process
 
     def start(self) -> KubeletProcess:
-        """Raises StartError if no process can serve here, and RequestError if one does."""
+        """Start a process.
+
+        Raises StartError if it cannot start here, and RequestError if one is running.
+        """
         with self._changing():
             if self._process is not None:
-                raise RequestError("the kubelet runs already: stop it first")
+                raise RequestError("the kubelet is already running: stop it first")
             return self._start()
 
     def stop(self) -> None:
-        """Stopping twice does nothing. Raises StopError for what could not be cleaned up;
-        the process has ended all the same."""
+        """Stop the process. Idempotent.
+
+        Raises StopError if something could not be cleaned up; the process has ended even then.
+        """
         if self.is_forked:
             return
         with self._changing():
@@ -82,11 +89,10 @@ class Lifecycle:
     def replace(
         self, between: Callable[[], None] = _nothing, *, first: Callable[[], None] = _nothing
     ) -> KubeletProcess:
-        """Call ``first``, stop the process, if there is one, call ``between``, start the next
-        one.
+        """Call ``first``, stop the process if there is one, call ``between``, and start another.
 
-        Raises what ``first`` does, which changes nothing, and what ``start`` and ``stop`` do;
-        nobody serves then.
+        Raises what ``first`` raises, before anything has changed, and what ``start`` and
+        ``stop`` raise; no process runs then.
         """
         with self._changing():
             first()
@@ -116,9 +122,12 @@ class Lifecycle:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """One change at a time. Rejected to event callbacks: one that waited for its turn
-        would hold up the very thread that the change under way waits for."""
-        self._check_ours()
+        """Hold the lock during one change.
+
+        Event callbacks are rejected. A callback runs on one of the kubelet's threads, and the
+        change that holds the lock waits for that thread: waiting for the lock would deadlock.
+        """
+        self._check_not_forked()
         if self._events.is_delivering:
             raise RequestError(
                 "an event callback cannot start or stop the kubelet: do it on another thread"
@@ -126,9 +135,9 @@ class Lifecycle:
         with self._turn:
             yield
 
-    def _check_ours(self) -> None:
+    def _check_not_forked(self) -> None:
         if self.is_forked:
             raise RequestError(
                 f"this kubelet belongs to process {self._pid}: "
-                "after a fork, make one of your own in the child"
+                "after a fork, create another one in the child"
             )

@@ -1,4 +1,9 @@
-"""What a process must have left of the system's resources for a kubelet to start in it."""
+"""What a kubelet needs of the system's resources to start in this process.
+
+gRPC does not report that descriptors or threads are missing: it retries forever or aborts the
+program. Therefore a start checks them first, and translates every such error to a StartError
+of one line.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +15,40 @@ from pathlib import Path
 
 from devicemanager.core.errors import StartError
 
-__all__ = ["check_address_space", "check_descriptors", "explained"]
+__all__ = ["check_address_space", "check_descriptors", "explained", "reason"]
 
 _DESCRIPTORS = 16
-"""A start opens a dozen at a time; gRPC ends the program if it gets none."""
+"""A start opens up to a dozen at a time; gRPC aborts the program if it gets none."""
 
 
 def check_descriptors() -> None:
     """Raise StartError unless enough file descriptors are free."""
-    taken: list[int] = []
+    opened: list[int] = []
     try:
-        taken.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        while len(taken) < _DESCRIPTORS:
-            taken.append(os.dup(taken[0]))
+        opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        while len(opened) < _DESCRIPTORS:
+            opened.append(os.dup(opened[0]))
     except OSError as error:
         raise StartError(
             f"the kubelet cannot start: {error.strerror}: it needs {_DESCRIPTORS} free file "
-            f"descriptors, {len(taken)} are left: raise the limit (ulimit -n)"
+            f"descriptors, {len(opened)} are left: raise the limit (ulimit -n)"
         ) from error
     finally:
-        for descriptor in taken:
+        for descriptor in opened:
             os.close(descriptor)
 
 
 _ADDRESS_SPACE = 104 << 20
-"""Bytes for a dozen threads with stacks of 8 MiB; gRPC tries for ever, or ends the program, if
-it gets none for its own."""
+"""Bytes for a dozen threads with stacks of 8 MiB. If gRPC gets none for its own threads, it
+retries forever or aborts the program."""
 
 
 @cache
 def check_address_space() -> None:
-    """Raise StartError unless there is room for the threads of the process's first start.
-    Later ones have them already."""
+    """Raise StartError unless there is room for the kubelet's threads.
+
+    Checked once per process: later starts reuse gRPC's threads.
+    """
     import resource
 
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -58,8 +65,11 @@ def check_address_space() -> None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Turn what the system rejects meanwhile (descriptors, threads, memory, a file of ours
-    that cannot be imported) into a StartError of one line."""
+    """Translate errors of the system to a StartError of one line.
+
+    They come from missing descriptors, threads or memory, and from modules of ours that can no
+    longer be read.
+    """
     try:
         yield
     except (OSError, RuntimeError, MemoryError) as error:
@@ -67,7 +77,7 @@ def explained() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """One line: what the system rejects, and with which file."""
+    """Return one line: what the system reported, and for which file."""
     if isinstance(error, MemoryError):
         return "out of memory"
     if not isinstance(error, OSError):

@@ -1,162 +1,271 @@
-"""The waits of ``MockKubelet``, each for threads and for event loops."""
+"""The waits of a ``MockKubelet``, for threads and for event loops.
+
+A wait subscribes to the kubelet's events and calls, and checks its condition again whenever
+one is published. It never polls at a fixed interval, with one exception: a condition that only
+time fulfils, awaited on an event loop, is checked every ``_POLL_SECONDS`` seconds.
+
+A wait that times out raises ``WaitTimeout`` with a report: what was awaited, why it cannot
+come (if known), and the events and calls around the moment where the wait began.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, cast
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
+from devicemanager.core.errors import DeviceManagerError, RequestError
+from devicemanager.core.ids import ResourceName
+from devicemanager.core.printable import printable
 from devicemanager.events.calls.call import Call
 from devicemanager.events.calls.matching import Mark
-from devicemanager.events.stream import Event, EventKind
-from devicemanager.kubelet.call_assertions import Expected
-from devicemanager.kubelet.log_watch import Entry
-from devicemanager.kubelet.waiting import Waits
+from devicemanager.events.stream import Event, EventStream
+from devicemanager.kubelet.arguments import check_function, check_resource, check_seconds
+from devicemanager.kubelet.expectations import (
+    Entry,
+    Expected,
+    Search,
+    Step,
+    Watch,
+    is_later,
+    place,
+)
 
-__all__ = ["KubeletWaits"]
+if TYPE_CHECKING:
+    from devicemanager.events.calls.log import CallLog
+    from devicemanager.kubelet.lifecycle import Lifecycle
 
-Step = Expected | EventKind | str
+__all__ = ["WaitTimeout", "Waits"]
+
+_SHOWN = 20
+_SHOWN_BEFORE = 10
+_POLL_SECONDS = 0.25
+_LONGEST_SECONDS = 3600.0
+"""Longest single wait for a lock; locks reject larger values, such as infinity."""
 
 
-class KubeletWaits:
-    """Ends a wait when what it waits for happens; one that fails says what did happen."""
+class WaitTimeout(DeviceManagerError, AssertionError):
+    """A wait timed out; the text shows what did happen."""
 
-    _waits: Waits
 
-    def mark(self) -> Mark:
-        """This moment among the events and calls: take it before you do something, and give
-        it as ``since`` to what waits for or looks at the consequences.
+class Waits:
+    """The waits of one kubelet. ``MockKubelet`` documents the methods."""
 
-        A call is on record once it has ended: a plugin's Register may come after a mark that
-        was taken when its devices were counted already. So name the RPC you mean."""
-        return self._waits.mark(None)
-
-    def wait_for_resource(
-        self, resource: str, count: int | None = None, timeout: float = 10.0
+    def __init__(
+        self, events: EventStream, calls: CallLog, life: Lifecycle, socket: Callable[[], object]
     ) -> None:
-        """Wait until ``count`` devices of the resource are allocatable (None: any).
+        """``socket`` returns the path of the Registration service, for reports."""
+        self._events = events
+        self._calls = calls
+        self._life = life
+        self._socket = socket
 
-        A resource that no plugin has registered has no count, not even 0. Raises
-        WaitTimeout after ``timeout`` seconds, with what did happen, and RequestError at
-        once for a name that no plugin can register and for what is no number of devices.
-        """
-        self._waits.resource(resource, count, timeout)
+    # -- conditions ------------------------------------------------------------------
 
-    async def wait_for_resource_async(
-        self, resource: str, count: int | None = None, timeout: float = 10.0
+    def resource(self, resource: str, count: int | None, timeout: float) -> None:
+        """Wait until ``count`` devices are allocatable; None waits for any."""
+        name = check_resource(resource, count)
+        check_seconds(timeout)
+        if not self._events.wait_for(lambda: self._is_allocatable(name, count), timeout):
+            raise self._no_devices(name, count, timeout)
+
+    async def resource_async(self, resource: str, count: int | None, timeout: float) -> None:
+        """Wait as ``resource`` does, on the running event loop."""
+        name = check_resource(resource, count)
+        check_seconds(timeout)
+        if not await self._holds(lambda: self._is_allocatable(name, count), timeout):
+            raise self._no_devices(name, count, timeout)
+
+    def condition(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
+        """Wait until ``condition()`` is true."""
+        check_function(condition, "condition")
+        check_seconds(timeout)
+        if not self._events.wait_for(condition, timeout):
+            raise self._too_late(timeout, what)
+
+    async def condition_async(
+        self, condition: Callable[[], bool], timeout: float, what: str
     ) -> None:
-        """``wait_for_resource`` for asyncio: it does not block the loop."""
-        await self._waits.resource_async(resource, count, timeout)
+        """Wait as ``condition`` does, on the running event loop."""
+        check_function(condition, "condition")
+        check_seconds(timeout)
+        if not await self._holds(condition, timeout):
+            raise self._too_late(timeout, what)
 
-    def wait_for(
-        self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
-    ) -> None:
-        """Wait until ``condition()`` holds; it is looked at again after every event.
+    async def _holds(self, condition: Callable[[], bool], timeout: float) -> bool:
+        limit = time.monotonic() + timeout
+        wakeup = _Wakeup()
+        end = self._events.subscribe(lambda _: wakeup.set())
+        try:
+            while True:
+                wakeup.clear()
+                # Not on the loop: the condition can wait for a lock or write the checkpoint.
+                if await asyncio.to_thread(condition):
+                    return True
+                rest = limit - time.monotonic()
+                if rest <= 0:
+                    return False
+                await wakeup.wait(min(rest, _POLL_SECONDS))
+        finally:
+            end()
 
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen.
-        """
-        self._waits.condition(condition, timeout, what)
+    # -- events and calls ------------------------------------------------------------
 
-    async def wait_for_async(
-        self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition"
-    ) -> None:
-        """``wait_for`` for asyncio: it does not block the loop. The condition is called on
-        another thread."""
-        await self._waits.condition_async(condition, timeout, what)
+    def mark(self, since: Mark | int | None = None, after: int | None = None) -> Mark:
+        """Return the given mark, the mark after the event with the given number, or now."""
+        now = self._calls.mark()
+        number = after if since is None else since
+        if number is None:
+            return now
+        if not isinstance(number, (Mark, int)):
+            raise RequestError(
+                f"invalid since {number!r}: expected a mark or the number of an event"
+            )
+        return number if isinstance(number, Mark) else Mark(number, now.call)
 
-    def wait_for_event(
-        self,
-        *kinds: EventKind | str,
-        resource: str | None = None,
-        pod: str | None = None,
-        text: str | re.Pattern[str] | None = None,
-        where: Callable[[Event], bool] | None = None,
-        since: Mark | int | None = None,
-        after: int | None = None,
-        timeout: float = 10.0,
-    ) -> Event:
-        """Wait for the next event of one of these kinds (none given: of any) and return it.
-
-        It is of this resource and pod (a UID), its message contains ``text`` or matches the
-        pattern, and ``where(event)`` holds, as far as these are given.
-
-        Only events later than this call count. With ``since``, all that are later than a
-        ``mark`` that was taken before, or than the event of that number; ``after`` is the
-        same for a number: 0 is for everything since the kubelet was made.
-
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen, and RequestError
-        for a kind that there is not.
-        """
-        step = Expected.event(
-            *kinds, resource=resource, pod=pod, text=text, where=where, within=timeout
-        )
-        (found,) = self._waits.sequence([step], self._waits.mark(since, after))
+    def event(self, expected: Expected, since: Mark | int | None, after: int | None) -> Event:
+        """Wait for one event."""
+        (found,) = self.sequence([expected], self.mark(since, after))
         return cast(Event, found)
 
-    async def wait_for_event_async(
-        self,
-        *kinds: EventKind | str,
-        resource: str | None = None,
-        pod: str | None = None,
-        text: str | re.Pattern[str] | None = None,
-        where: Callable[[Event], bool] | None = None,
-        since: Mark | int | None = None,
-        timeout: float = 10.0,
-    ) -> Event:
-        """``wait_for_event`` for asyncio: it does not block the loop."""
-        step = Expected.event(
-            *kinds, resource=resource, pod=pod, text=text, where=where, within=timeout
-        )
-        (found,) = await self._waits.sequence_async([step], self._waits.mark(since))
+    async def event_async(self, expected: Expected, since: Mark | int | None) -> Event:
+        """Wait for one event on the running event loop."""
+        (found,) = await self.sequence_async([expected], self.mark(since))
         return cast(Event, found)
 
-    def wait_for_call(
-        self,
-        resource: str | None = None,
-        *,
-        rpc: str | None = None,
-        plugin: str | None = None,
-        device_ids: Collection[str] | None = None,
-        request: Mapping[str, Any] | None = None,
-        response: Mapping[str, Any] | None = None,
-        code: str | None = None,
-        where: Callable[[Call], bool] | None = None,
-        since: Mark | None = None,
-        timeout: float = 10.0,
-    ) -> Call:
-        """Wait for the next call that meets these criteria and ends after this moment, or
-        after the mark ``since``, and return it. The criteria are those of ``calls``.
-
-        Raises WaitTimeout after ``timeout`` seconds, with what did happen.
-        """
-        step = Expected.call(
-            resource,
-            rpc=rpc,
-            plugin=plugin,
-            device_ids=device_ids,
-            request=request,
-            response=response,
-            code=code,
-            where=where,
-            within=timeout,
-        )
-        (found,) = self._waits.sequence([step], self._waits.mark(since))
+    def call(self, expected: Expected, since: Mark | None) -> Call:
+        """Wait for one call."""
+        (found,) = self.sequence([expected], since)
         return cast(Call, found)
 
-    def expect(self, *steps: Step, since: Mark | None = None) -> list[Entry]:
-        """Wait until all this has happened, in this order, and return it.
+    def sequence(self, steps: Iterable[Step], since: Mark | None) -> list[Entry]:
+        """Wait until all steps have happened after ``since``, in this order."""
+        wanted, start = [*map(Expected.of, steps)], self.mark(since)
+        woken = threading.Event()
+        with Watch(self._events, self._calls, start, woken.set) as watch:
+            search = Search(wanted, watch)
+            while True:
+                woken.clear()
+                if (rest := search.advance()) is None:
+                    return search.found
+                if rest <= 0:
+                    raise self._not_found(wanted, search, start)
+                woken.wait(min(rest, _LONGEST_SECONDS))
 
-        Each step is the name of an event's kind (``registered``) or of an RPC (``Allocate``),
-        or an ``Expected`` with more criteria and a limit of its own, which begins when the
-        step before it was found. Other events and calls may come in between. What was
-        before this call does not count, or before the mark ``since``.
+    async def sequence_async(self, steps: Iterable[Step], since: Mark | None) -> list[Entry]:
+        """Wait as ``sequence`` does, on the running event loop."""
+        wanted, start = [*map(Expected.of, steps)], self.mark(since)
+        wakeup = _Wakeup()
+        with Watch(self._events, self._calls, start, wakeup.set) as watch:
+            search = Search(wanted, watch)
+            while True:
+                wakeup.clear()
+                if (rest := search.advance()) is None:
+                    return search.found
+                if rest <= 0:
+                    raise self._not_found(wanted, search, start)
+                await wakeup.wait(rest)
 
-        Raises WaitTimeout for the first step that did not happen in time, with what did,
-        and RequestError for a name that is none.
-        """
-        return self._waits.sequence([*map(Expected.of, steps)], self._waits.mark(since))
+    # -- state of a resource ---------------------------------------------------------
 
-    async def expect_async(self, *steps: Step, since: Mark | None = None) -> list[Entry]:
-        """``expect`` for asyncio: it does not block the loop."""
-        wanted = [*map(Expected.of, steps)]
-        return await self._waits.sequence_async(wanted, self._waits.mark(since))
+    def _is_allocatable(self, resource: ResourceName, count: int | None) -> bool:
+        process = self._life.process
+        if process is None:
+            return False  # another thread may be about to start it
+        manager = process.manager
+        manager.expire()
+        allocatable = manager.capacity().allocatable.get(resource)
+        if allocatable is None:
+            # A resource removed after the grace period counts 0; an unknown one has no count.
+            return count == 0 and resource in manager.removed()
+        return allocatable > 0 if count is None else allocatable == count
+
+    def _missing_plugin(self, resource: ResourceName) -> str:
+        """Explain why a resource has no devices if it has no connected plugin."""
+        process = self._life.process
+        if process is None:
+            return "the kubelet is not running; "
+        state = process.manager.state
+        with state.lock:
+            is_known, serving = resource in state.endpoints, state.endpoints.serving(resource)
+        if not is_known:
+            return f"no plugin has registered it on {self._socket()}; "
+        if serving is None or not serving.id:  # known only from the checkpoint
+            return f"its plugin has not registered on {self._socket()} since the restart; "
+        return "" if state.endpoints.is_connected(serving.id) else "its plugin has disconnected; "
+
+    # -- reports ---------------------------------------------------------------------
+
+    def _no_devices(self, resource: ResourceName, count: int | None, timeout: float) -> WaitTimeout:
+        wanted = "any" if count is None else str(count)
+        what = f"{wanted} allocatable devices of {resource}"
+        return self._too_late(timeout, what, self._missing_plugin(resource))
+
+    def _too_late(self, timeout: float, what: str, why: str = "") -> WaitTimeout:
+        waited = printable(f"waited {timeout:g} s for {what}; {why}")
+        return WaitTimeout(f"{waited}what did happen:\n" + self._report(self._all()[-_SHOWN:]))
+
+    def _not_found(self, steps: Sequence[Expected], search: Search, since: Mark) -> WaitTimeout:
+        """Report what happened around the mark, and which steps were found."""
+        wanted = steps[len(search.found)]
+        which = f" (number {len(search.found) + 1} of {len(steps)})" if len(steps) > 1 else ""
+        entries = self._all()
+        before = [entry for entry in entries if not is_later(entry, since)]
+        came_before = not search.found and any(
+            map(wanted.matches_without_where, before[-_SHOWN_BEFORE:])
+        )
+        why = "it came before: take a mark before what causes it, and wait since that; "
+        waited = printable(
+            f"waited {wanted.within:g} s for {wanted}{which}; {why if came_before else ''}"
+        )
+        later = [entry for entry in entries if is_later(entry, since)]
+        report = self._report(before[-_SHOWN_BEFORE:], later, search.found)
+        return WaitTimeout(f"{waited}what did happen:\n{report}")
+
+    def _all(self) -> list[Entry]:
+        return sorted((*self._events.recent(), *self._calls.all()), key=place)
+
+    def _report(
+        self,
+        before: Sequence[Entry],
+        later: Sequence[Entry] | None = None,
+        found: Sequence[Entry] = (),
+    ) -> str:
+        """Return lines for people; ``later`` are the entries that the wait searched."""
+        lines = [f"  {entry}" for entry in before]
+        if later is not None:
+            numbers = {place(entry): f"   <- number {n}" for n, entry in enumerate(found, 1)}
+            lines += ["  -- matched from here --"]
+            shown = [f"  {entry}{numbers.get(place(entry), '')}" for entry in later]
+            left_out = len(shown) - 2 * _SHOWN
+            if left_out > 0:
+                shown[_SHOWN:-_SHOWN] = [f"  ... {left_out} more ..."]
+            lines += shown
+        lines = lines if before or later else ["  nothing"]
+        lines += [f"  not answered yet: {call}" for call in self._calls.unanswered()]
+        with contextlib.suppress(DeviceManagerError):
+            allocatable = dict(self._life.serving().manager.capacity().allocatable)
+            lines.append(printable(f"  allocatable now: {allocatable}"))
+        return "\n".join(lines)
+
+
+class _Wakeup:
+    """An event of the running loop that any thread can set."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the wait was cancelled
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def clear(self) -> None:
+        self._event.clear()
+
+    async def wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), seconds)

@@ -15,7 +15,7 @@ from devicemanager.core.errors import DeviceManagerError
 from devicemanager.core.printable import printable
 from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import Cancel
-from devicemanager.kubelet.arguments import check_awaited
+from devicemanager.kubelet.arguments import check_resource
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.plugin.processes.backoff import CrashLoopBackOff
 from devicemanager.plugin.processes.namespace import node_binds
@@ -213,7 +213,7 @@ class PluginProcess:
         Raises ProcessEnded as soon as the command has ended for good, WaitTimeout, and
         RequestError as ``MockKubelet.wait_for_resource`` does.
         """
-        check_awaited(resource, count)
+        check_resource(resource, count)
 
         def there() -> bool:
             self._check_alive()

@@ -399,7 +399,7 @@ def test_more_devices_than_any_kubelet_takes(count: str, capsys: Any) -> None:
     assert status == 2
     assert err.splitlines()[-1] == (
         f"devicemanager explain: error: argument --devices: '{GPU}={count}' has more than 100000 "
-        "devices: no kubelet takes a longer list"
+        "devices: a kubelet rejects a longer list"
     )
 
 

@@ -519,7 +519,7 @@ def test_stop_leaves_a_successors_socket(start: Start) -> None:
 
 
 def test_a_second_start_is_rejected(kubelet: MockKubelet) -> None:
-    with pytest.raises(RequestError, match="the kubelet runs already"):
+    with pytest.raises(RequestError, match="the kubelet is already running"):
         kubelet.start()
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None

@@ -327,9 +327,9 @@ kubelet.stop()
         check=False,
         cwd=ROOT,
     )
-    assert re.fullmatch(
-        r"cannot load the reader of manifests: .*Too many open files\n", done.stdout
-    ), done.stderr
+    assert re.fullmatch(r"cannot load the manifest parser: .*Too many open files\n", done.stdout), (
+        done.stderr
+    )
 
 
 # -- stops that fail ----------------------------------------------------------------------

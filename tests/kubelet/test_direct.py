@@ -111,9 +111,9 @@ def test_a_stream_that_ends(kubelet: MockKubelet) -> None:
     ("resource", "arguments", "words"),
     [
         ("vendor.com/none", {"ids": ["a"]}, "no plugin of vendor.com/none is connected"),
-        (GPU, {"ids": "gpu-0"}, r"a set or list, such as \['gpu-0'\]"),
-        (GPU, {}, "give the device ids of one container"),
-        (GPU, {"ids": [], "containers": []}, "give the device ids of one container"),
+        (GPU, {"ids": "gpu-0"}, r"expected a list, such as \['gpu-0'\]"),
+        (GPU, {}, "give either the device ids of one container"),
+        (GPU, {"ids": [], "containers": []}, "give either the device ids of one container"),
     ],
 )
 def test_what_cannot_be_asked(

@@ -13,8 +13,7 @@ import pytest
 from checkpoint import CHECKPOINT_NAME
 from devicemanager import MockKubelet
 from devicemanager.core.errors import StartError
-from devicemanager.kubelet.directories import Directories
-from devicemanager.kubelet.directory_lock import OwnedDirectory
+from devicemanager.kubelet.directories import Directories, OwnedDirectory
 
 
 @pytest.fixture

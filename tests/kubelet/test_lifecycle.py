@@ -143,7 +143,7 @@ def test_two_threads_start_at_once():
 
         with ThreadPoolExecutor(2) as pool:
             answers = sorted(pool.map(lambda _: start(), range(2)))
-        assert answers == ["", "the kubelet runs already: stop it first"]
+        assert answers == ["", "the kubelet is already running: stop it first"]
         assert kubelet.plugin_socket.is_socket()
         kubelet.close()
         assert not kubelet.root.exists()
@@ -363,14 +363,14 @@ def test_somebody_elses_directory_of_the_same_name_is_not_used():
     kubelet = MockKubelet()
     kubelet.close()
     kubelet.root.mkdir()
-    with pytest.raises(StartError, match=f"^cannot make directory {kubelet.root}: File exists$"):
+    with pytest.raises(StartError, match=f"^cannot create directory {kubelet.root}: File exists$"):
         kubelet.start()
     kubelet.root.rmdir()
 
 
 def test_a_kubelet_that_runs_is_not_closed_by_a_second_with():
     with MockKubelet() as kubelet:
-        with pytest.raises(RequestError, match="runs already"), kubelet:
+        with pytest.raises(RequestError, match="already running"), kubelet:
             pass
         assert kubelet.capacity() == {}
 

@@ -15,7 +15,7 @@ from devicemanager import Event, EventKind, Expected, MockKubelet, RequestError,
 from devicemanager.events.calls import Mark
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventStream
-from devicemanager.kubelet.log_watch import Watch
+from devicemanager.kubelet.expectations import Watch
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from devicemanager.testing.fakes import FakePlugin
@@ -149,18 +149,45 @@ def test_what_came_before_the_wait_is_not_waited_for_and_the_error_says_so(
 @pytest.mark.parametrize(
     ("wait", "message"),
     [
-        (lambda k: k.wait_for_resource(GPU, timeout=None), "a timeout is a number of seconds"),
-        (lambda k: k.wait_for(bool, timeout="9"), "a timeout is a number of seconds: not '9'"),
-        (lambda k: k.wait_for(bool, timeout=math.nan), "a timeout is a number of seconds: not nan"),
-        (lambda k: k.wait_for(k.is_serving), "a condition is a function .* again: not True"),
-        (lambda k: k.wait_for_event(timeout=None), "a timeout is a number of seconds: not None"),
-        (lambda k: k.wait_for_event(where="x"), "where is a function .* again: not 'x'"),
-        (lambda k: k.wait_for_event(text=5), "a text is a str or a compiled pattern: not 5"),
-        (lambda k: k.wait_for_event(since="now"), "since is a mark, or the number of an event"),
-        (lambda k: k.wait_for_call(timeout=True), "a timeout is a number of seconds: not True"),
-        (lambda k: k.expect("admitted", since=1.5), "since is a mark, .*: not 1.5"),
-        (lambda k: asyncio.run(k.wait_for_async(None)), "a condition is a function .*: not None"),
-        (lambda k: asyncio.run(k.wait_for_resource_async(GPU, timeout=[])), "a timeout is a num"),
+        (
+            lambda k: k.wait_for_resource(GPU, timeout=None),
+            "^invalid timeout None: expected a number",
+        ),
+        (
+            lambda k: k.wait_for(bool, timeout="9"),
+            "invalid timeout '9': expected a number of seconds",
+        ),
+        (
+            lambda k: k.wait_for(bool, timeout=math.nan),
+            "invalid timeout nan: expected a number of seconds",
+        ),
+        (lambda k: k.wait_for(k.is_serving), "invalid condition True: expected a function"),
+        (
+            lambda k: k.wait_for_event(timeout=None),
+            "invalid timeout None: expected a number of seconds",
+        ),
+        (lambda k: k.wait_for_event(where="x"), "invalid where 'x': expected a function"),
+        (
+            lambda k: k.wait_for_event(text=5),
+            "invalid text 5: expected a str or a compiled pattern",
+        ),
+        (
+            lambda k: k.wait_for_event(since="now"),
+            "invalid since 'now': expected a mark or the number",
+        ),
+        (
+            lambda k: k.wait_for_call(timeout=True),
+            "invalid timeout True: expected a number of seconds",
+        ),
+        (lambda k: k.expect("admitted", since=1.5), "invalid since 1.5: expected a mark"),
+        (
+            lambda k: asyncio.run(k.wait_for_async(None)),
+            "invalid condition None: expected a function",
+        ),
+        (
+            lambda k: asyncio.run(k.wait_for_resource_async(GPU, timeout=[])),
+            "invalid timeout .*: expected a number",
+        ),
     ],
 )
 def test_what_cannot_be_waited_for_is_rejected_at_once(
@@ -203,7 +230,7 @@ def test_a_sequence_in_another_order_shows_how_far_it_came(kubelet: MockKubelet)
     lines = str(caught.value).splitlines()
     wanted = "waited 0 s for the call(rpc='Allocate') (number 2 of 2); what did happen:"
     assert lines[0] == wanted
-    start = lines.index("  -- looked at from here --")
+    start = lines.index("  -- matched from here --")
     assert lines[start - 1] == "  terminated: pod default/before terminated"
     assert re.match(r"  call \d+: Allocate vendor.com/gpu", lines[start + 1])
     assert "  admitted: pod default/order admitted   <- number 1" in lines[start:]
@@ -259,7 +286,7 @@ def test_of_what_was_before_a_little_is_shown() -> None:
     lines = str(caught.value).splitlines()
     assert lines[1:] == [
         *(f"  devices-updated: list {number}" for number in range(20, 30)),
-        "  -- looked at from here --",
+        "  -- matched from here --",
     ]
     with pytest.raises(WaitTimeout) as caught:
         kubelet.wait_for(lambda: False, timeout=0, what="rain")
@@ -287,7 +314,7 @@ def test_why_devices_are_not_there(tmp_path: Path) -> None:
         assert why() == waited
         assert why(None) == f"waited 0 s for any allocatable devices of {GPU}; "
         plugin.leave()
-        assert why() == f"{waited}its plugin has left; "
+        assert why() == f"{waited}its plugin has disconnected; "
         kubelet.restart()
         assert why() == (
             f"{waited}its plugin has not registered on {kubelet.plugin_socket} since the restart; "
@@ -296,7 +323,7 @@ def test_why_devices_are_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["allocate", "listd"])
 def test_a_step_that_there_is_not(kubelet: MockKubelet, step: str) -> None:
-    with pytest.raises(RequestError, match=f"no event and no RPC '{step}': choose from started"):
+    with pytest.raises(RequestError, match=f"^unknown event or RPC '{step}': use one of started"):
         kubelet.expect(step)
 
 

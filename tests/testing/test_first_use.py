@@ -24,17 +24,19 @@ NEVER = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}
 
 
 def test_settings_in_the_place_of_the_root_are_noticed():
-    with pytest.raises(TypeError, match=r"^settings is a keyword: MockKubelet\(settings=…\)$"):
+    with pytest.raises(
+        TypeError, match=r"^settings is a keyword argument: use MockKubelet\(settings=…\)$"
+    ):
         MockKubelet(Settings())
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"settings": {"strict": True}}, "settings is a Settings, such as Settings(strict=True)"),
-        ({"root": 3}, "root is the path of a directory: not 3"),
-        ({"clock": 3}, "clock is a clock, such as ManualClock(): not 3"),
-        ({"clock": ManualClock}, "clock is a clock, such as ManualClock(): not <class "),
+        ({"settings": {"strict": True}}, "invalid settings {'strict': True}: expected Settings(…)"),
+        ({"root": 3}, "invalid root 3: expected the path of a directory"),
+        ({"clock": 3}, "invalid clock 3: expected a clock, such as ManualClock()"),
+        ({"clock": ManualClock}, "invalid clock <class "),
     ],
 )
 def test_arguments_of_another_type_are_noticed(arguments, text):
@@ -97,7 +99,7 @@ def test_an_admission_in_the_place_of_a_uid_is_noticed(mock_kubelet, ask):
 )
 def test_an_exit_code_that_is_no_number_is_noticed(mock_kubelet, end):
     uid = mock_kubelet.admit({**pod_manifest("train"), "spec": NEVER}).uid
-    with pytest.raises(RequestError, match=r"^an exit code is a whole number: not '1'$"):
+    with pytest.raises(RequestError, match=r"^invalid exit code '1': expected an integer$"):
         end(mock_kubelet, uid)
     assert mock_kubelet.finish(uid) == "Succeeded"
 
@@ -117,7 +119,7 @@ def test_a_wait_says_that_the_plugin_did_not_come_back(make_mock_kubelet, simula
     plugin = simulated_plugin(GPU, kubelet=kubelet)
     plugin.stop()
     kubelet.wait_for_resource(GPU, 0)
-    with pytest.raises(WaitTimeout, match="; its plugin has left; "):
+    with pytest.raises(WaitTimeout, match="; its plugin has disconnected; "):
         kubelet.wait_for_resource(GPU, timeout=0)
     kubelet.restart()
     with pytest.raises(WaitTimeout, match=r"; its plugin has not registered on \S+ since the rest"):
@@ -174,7 +176,7 @@ def test_a_wait_has_nothing_to_add_while_the_plugin_is_there(mock_kubelet, simul
 
 @pytest.mark.parametrize("count", ["2", -1, 1.5])
 def test_a_count_that_cannot_be_is_not_waited_for(mock_kubelet, plugin_process, count):
-    said = f"^a count of devices is a whole number from 0, or None: not {count!r}$"
+    said = f"^invalid number of devices {count!r}: expected an integer from 0, or None$"
     with pytest.raises(RequestError, match=said):
         mock_kubelet.wait_for_resource(GPU, count, timeout=600)
     with pytest.raises(RequestError, match=said):
@@ -183,7 +185,9 @@ def test_a_count_that_cannot_be_is_not_waited_for(mock_kubelet, plugin_process, 
 
 @pytest.mark.parametrize("name", ["gpu", 5])
 def test_a_plugin_is_not_waited_for_by_a_name_that_cannot_be(plugin_process, name):
-    with pytest.raises(RequestError, match=f"^no plugin can register {name!r}"):
+    with pytest.raises(
+        RequestError, match=f"^invalid resource {name!r}: expected a domain and a name"
+    ):
         plugin_process(["sleep", "600"], name, timeout=600)
 
 
@@ -194,7 +198,7 @@ def test_what_cannot_be_called_is_no_callback(mock_kubelet):
 
 @pytest.mark.parametrize("name", ["gpu", "kubernetes.io/gpu", "vendor.com/"])
 def test_a_name_that_cannot_be_is_not_waited_for(mock_kubelet, name):
-    with pytest.raises(RequestError, match=f"^no plugin can register '{name}'"):
+    with pytest.raises(RequestError, match=f"^invalid resource '{name}'"):
         mock_kubelet.wait_for_resource(name, timeout=600)
 
 

@@ -306,9 +306,9 @@ def test_what_nobody_raised_on_purpose_is_shown_where_it_was_raised(session):
         """
     places = r"\n(?:\S*/)?(\w+\.py):\d+: (\w+)"
     shown = re.findall(places, session(source).stdout.str())
-    assert shown == [("test_it.py", "VersionError"), ("waits.py", "TypeError")]
+    assert shown == [("test_it.py", "VersionError"), ("mock.py", "TypeError")]
     shown = re.findall(places, session(source, "--full-trace").stdout.str())
-    assert shown == [("version.py", "VersionError"), ("waits.py", "TypeError")]
+    assert shown == [("version.py", "VersionError"), ("mock.py", "TypeError")]
 
 
 def test_a_mark_that_reaches_no_kubelet_fails_the_test(session):

@@ -1,4 +1,4 @@
-"""Devices from a number: ``8@0,1`` is eight, on NUMA nodes 0 and 1 in turn."""
+"""Simulated devices from a text: ``8@0,1`` is eight, on NUMA nodes 0 and 1 in turn."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = [
 
 EXAMPLES = "8, 8@0,1 or 2@0,6@1"
 MOST_DEVICES = 100_000
-"""About as many as fit into the 4 MiB that a kubelet takes for a list."""
+"""About as many as fit into a ListAndWatch response, which a kubelet limits to 4 MiB."""
 
 
 class TooManyDevices(ValueError):
-    """More than fit into a list."""
+    """More devices than fit into a ListAndWatch response."""
 
 
 Simulated = Mapping[str, int | str | Iterable[Device]]
-"""Resources with what they have: a number, a text such as ``8@0,1``, or the devices."""
+"""Devices by resource: a number, a text such as ``8@0,1``, or the devices themselves."""
 
 _COUNT = re.compile(r"[0-9]{1,20}")
 _GROUP = re.compile(r"(?P<count>[0-9]{1,20})@(?P<node>[0-9]{1,3}|none)")
@@ -36,16 +36,18 @@ _NODE = re.compile(r"[0-9]{1,3}|none")
 
 
 def places(text: str) -> tuple[int | None, ...]:
-    """The NUMA node of each device, or None: ``8@0,1`` puts eight on nodes 0 and 1 in turn,
-    ``2@0,6@1`` two on node 0 and six on node 1, ``3`` or ``3@none`` three on none.
+    """Return the NUMA node of each device; None is a device without a node.
 
-    Raises ValueError for another text, and for more devices than a list can have.
+    ``8@0,1`` is eight devices on nodes 0 and 1 in turn. ``2@0,6@1`` is two on node 0 and six on
+    node 1. ``3`` and ``3@none`` are three without a node.
+
+    Raises ValueError for an invalid text, and TooManyDevices, a ValueError, for too many.
     """
     found: list[int | None] = []
     for count, nodes in _groups(text):
         if len(found) + count > MOST_DEVICES:
             raise TooManyDevices(
-                f"more than {MOST_DEVICES} devices: no kubelet takes a longer list"
+                f"more than {MOST_DEVICES} devices: a kubelet rejects a longer list"
             )
         found += [nodes[number % len(nodes)] for number in range(count)]
     return tuple(found)
@@ -62,7 +64,7 @@ def _groups(text: str) -> Iterator[tuple[int, list[int | None]]]:
             continue
         match = _GROUP.fullmatch(part)
         if match is None:
-            raise ValueError(f"{text!r} is not like {EXAMPLES}")
+            raise ValueError(f"invalid devices {text!r}: expected {EXAMPLES}")
         if nodes:
             yield count, nodes
         count, nodes = int(match["count"]), [_node(match["node"])]
@@ -76,8 +78,10 @@ def _node(text: str) -> int | None:
 def numbered(
     resource: str, nodes: tuple[int | None, ...], first: int = 0
 ) -> dict[DeviceId, Device]:
-    """Healthy devices with ids such as ``gpu-0`` and ``gpu-1`` of ``vendor.com/gpu``, from
-    number ``first`` on, by id."""
+    """Return healthy devices by id: ``gpu-0``, ``gpu-1`` and so on for ``vendor.com/gpu``.
+
+    Numbers begin at ``first`` and have the same width, so that ids sort by number.
+    """
     prefix = resource.rpartition("/")[2]
     width = len(str(first + len(nodes) - 1))
     ids = [DeviceId(f"{prefix}-{number:0{width}}") for number in range(first, first + len(nodes))]
@@ -88,7 +92,7 @@ def numbered(
 
 
 def simulated_devices(given: Simulated) -> dict[ResourceName, tuple[Device, ...]]:
-    """The devices of each resource. Raises ValueError for a text that says none."""
+    """Return the devices of each resource. Raises ValueError for an invalid text."""
     return {ResourceName(name): _devices(name, what) for name, what in given.items()}
 
 

@@ -1,4 +1,4 @@
-"""A device plugin in memory: what it lists, and what it answers."""
+"""A device plugin in memory: its device list and its responses."""
 
 from __future__ import annotations
 
@@ -17,104 +17,106 @@ from devicemanager.kubelet.manager.plugin_handler import ClientHandler
 
 __all__ = ["InMemoryPlugin"]
 
-NAME = "light"
+ENDPOINT = "in-memory"
+"""Stands for the socket name of the plugin."""
 _OPTIONS = PluginOptions()
-_NOTHING_LOST: frozenset[DeviceId] = frozenset()
-_ANSWER = AllocateAnswer((b"",))
+_NO_DEVICES: frozenset[DeviceId] = frozenset()
+_RESPONSE = AllocateAnswer((b"",))
 
 
 class InMemoryPlugin:
-    """The one plugin of a resource on a light node. The kubelet's lock guards it.
+    """The only plugin of a resource on an in-memory node; guarded by the kubelet's lock.
 
-    It meets the manager's ``PluginClient``: every container gets its devices and nothing else,
-    unless ``fails`` says how Allocate goes wrong.
+    It implements the manager's ``Endpoint``. Every container gets its devices and nothing else,
+    unless ``fails`` is set.
     """
 
+    # Slots: a process holds one plugin per resource of thousands of nodes.
     __slots__ = ("_devices", "_endpoint", "_lost", "fails", "resource")
 
     def __init__(self, resource: ResourceName, devices: tuple[Device, ...]) -> None:
         self.resource = resource
-        # Shared by the nodes that were made alike, until one of their devices changes.
+        # Nodes with the same simulated devices share this tuple until one device changes.
         self._devices = devices
-        self._lost = _NOTHING_LOST
+        self._lost = _NO_DEVICES
         self._endpoint: EndpointId | None = None
         self.fails: Callable[[], RpcError] | None = None
-        """Makes the error that Allocate answers with; None: it succeeds."""
+        """Creates the error of every Allocate; None if Allocate succeeds."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """What it lists, or will when it comes back."""
+        """The advertised devices, or those that it will advertise when it re-registers."""
         if not self._lost:
             return self._devices
-        return tuple(each for each in self._devices if each.id not in self._lost)
+        return tuple(device for device in self._devices if device.id not in self._lost)
 
     @property
     def is_connected(self) -> bool:
-        """Whether it is registered."""
+        """True if the plugin is registered."""
         return self._endpoint is not None
 
-    # -- towards the kubelet ---------------------------------------------------------
+    # -- what a real plugin sends to the kubelet -----------------------------------------
 
     def register(self, handler: ClientHandler) -> None:
-        """Come, and list."""
-        self._endpoint = handler.connect(self.resource, NAME, _OPTIONS, self)
+        """Register and send the device list."""
+        self._endpoint = handler.connect(self.resource, ENDPOINT, _OPTIONS, self)
         self._list(handler)
 
     def leave(self, handler: ClientHandler) -> None:
-        """End the list stream."""
+        """End the ListAndWatch stream."""
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
-            handler.disconnect(endpoint, "the plugin has left")
+            handler.disconnect(endpoint, "the plugin has disconnected")
 
     def was_dropped(self) -> None:
-        """The kubelet's process has ended."""
+        """Note that the kubelet's process has stopped."""
         self._endpoint = None
 
     def replace(self, devices: Iterable[Device], handler: ClientHandler) -> None:
-        """List these from now on."""
+        """Advertise these devices instead."""
         self._devices, self._lost = tuple(devices), frozenset()
         self._list(handler)
 
     def set_health(self, id_: str, healthy: bool, handler: ClientHandler) -> None:
-        """Raises RequestError if it has no such device."""
+        """Change the health of a device. Raises RequestError for an unknown device."""
         device = self.device(id_)
         changed = attrs.evolve(device, health=HEALTHY if healthy else UNHEALTHY)
         self._devices = tuple(changed if each is device else each for each in self._devices)
         self._list(handler)
 
     def lose(self, id_: str, handler: ClientHandler) -> None:
-        """List this one no more. Raises RequestError if it has no such device."""
+        """Stop advertising a device. Raises RequestError for an unknown device."""
         self._lost |= {self.device(id_).id}
         self._list(handler)
 
     def lose_all(self, handler: ClientHandler) -> None:
-        """List nothing."""
-        self._lost = frozenset(each.id for each in self._devices)
+        """Advertise no device."""
+        self._lost = frozenset(device.id for device in self._devices)
         self._list(handler)
 
     def find(self, id_: str | None, handler: ClientHandler) -> None:
-        """List this one again, or with None all that were lost."""
+        """Advertise a lost device again; None advertises all of them."""
         self._lost = frozenset() if id_ is None else self._lost - {DeviceId(id_)}
         self._list(handler)
 
     def device(self, id_: str) -> Device:
-        """Raises RequestError if it has no such device."""
+        """Return a device. Raises RequestError for an unknown device."""
         for device in self._devices:
             if device.id == id_:
                 return device
-        there = ", ".join(each.id for each in self._devices) or "none"
-        raise RequestError(f"{self.resource} has no device {id_!r}: it has {there}")
+        ids = ", ".join(device.id for device in self._devices) or "none"
+        raise RequestError(f"{self.resource} has no device {id_!r}: it has {ids}")
 
     def _list(self, handler: ClientHandler) -> None:
         if self._endpoint is not None:
             handler.update(self._endpoint, Columns.of(self.devices))
 
-    # -- PluginClient ----------------------------------------------------------------
+    # -- Endpoint: calls of the kubelet ---------------------------------------------------
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
         if self.fails is not None:
             raise self.fails()
-        return _ANSWER
+        return _RESPONSE
 
     def preferred_allocation(
         self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int

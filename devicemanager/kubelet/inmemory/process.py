@@ -1,4 +1,4 @@
-"""One life of a light kubelet's process, and its checkpoint in memory."""
+"""One instance of an in-memory kubelet's process, and its checkpoint in memory."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
 from devicemanager.kubelet.settings import Settings
 
-__all__ = ["InMemoryProcess", "LightLife", "SharedStore"]
+__all__ = ["InMemoryLifecycle", "InMemoryProcess", "SharedStore"]
 
 _Contents: TypeAlias = tuple[
     tuple[tuple[checkpoint.PodDevicesEntry, ...], ...], checkpoint.RegisteredDevices
 ]
-"""Entries of each pod, and the resources."""
+"""Entries of each pod, and the registered devices."""
 
 
 class SharedStore:
-    """Keeps the last checkpoint, as values; no text is made of them."""
+    """Stores the last checkpoint as values.
+
+    A checkpoint as text would cost more than the rest of the admission, and thousands of nodes
+    share one process.
+    """
 
     __slots__ = ("_made", "_written")
 
@@ -37,16 +41,16 @@ class SharedStore:
         self._written: _Contents | None = None
 
     def make(self, contents: _Contents) -> bytes:
-        """What ``write`` keeps next; the text of that is empty."""
+        """Prepare what the next ``write`` stores; return an empty text."""
         self._made = contents
         return b""
 
     def write(self, _: checkpoint.Contents) -> None:
-        """Never fails."""
+        """Store what was prepared. Never fails."""
         self._written = self._made
 
     def load(self) -> checkpoint.Checkpoint | None:
-        """None if nothing was ever written."""
+        """Return the stored checkpoint; None before the first write."""
         if self._written is None:
             return None
         pods, registered = self._written
@@ -55,7 +59,7 @@ class SharedStore:
 
 
 class _Document:
-    """As ``manager.checkpointing.Document``, for the store: as values."""
+    """Like ``manager.checkpointing.Document``, but for the store: as values."""
 
     __slots__ = ("_pods", "_store", "registered")
 
@@ -81,7 +85,7 @@ class _Document:
 
 
 class InMemoryProcess:
-    """Manager and workers."""
+    """Device manager and pod workers, without servers."""
 
     __slots__ = ("manager", "workers")
 
@@ -107,13 +111,13 @@ class InMemoryProcess:
         self.workers = PodWorkers(pods, self.manager, settings, events, claims)
 
     def stop(self) -> None:
-        """Nothing happens by itself any more."""
+        """Cancel all timers and close the manager."""
         self.workers.life.close()
         self.manager.close()
 
 
-class LightLife:
-    """Knows the process that serves."""
+class InMemoryLifecycle:
+    """Holds the running process."""
 
     __slots__ = ("process",)
 
@@ -121,7 +125,7 @@ class LightLife:
         self.process: InMemoryProcess | None = None
 
     def serving(self) -> InMemoryProcess:
-        """Raises RequestError if there is none."""
+        """Return the running process. Raises RequestError if there is none."""
         if self.process is None:
-            raise RequestError("the light kubelet is not running: start it")
+            raise RequestError("the in-memory kubelet is not running: start it")
         return self.process

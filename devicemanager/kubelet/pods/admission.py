@@ -13,7 +13,7 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import Hint
 from devicemanager.core.topology.numa import nodes_of
-from devicemanager.kubelet.pods.containers import merged_options
+from devicemanager.kubelet.pods.options import merged_options
 
 if TYPE_CHECKING:
     from devicemanager.core.explanation.model import AdmissionExplanation

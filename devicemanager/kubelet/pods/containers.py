@@ -1,4 +1,4 @@
-"""Start the containers of a pod, and merge the settings they get from their devices.
+"""Start the containers of a pod.
 
 A container starts in the kubelet's order (``generateContainerConfig`` and
 ``GetDeviceRunContainerOptions``, v1.32): PreStartContainer of its plugins, then an allocation
@@ -9,23 +9,17 @@ it also frees what the step allocated, because the deletion has already freed th
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
 from devicemanager.claims.lazy_claims import LazyClaims
-from devicemanager.core.api.cdi import split_name
 from devicemanager.core.errors import AllocationError, DeviceManagerError, RequestError
-from devicemanager.core.ids import ContainerName, PodUid, ResourceName
-from devicemanager.core.ledger import Holding, PodHoldings
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.rejection import Rejected
-from devicemanager.core.versions.behaviour import Behaviour
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import PodRecord, PodStore, title
 
 if TYPE_CHECKING:
@@ -166,75 +160,3 @@ def _with_cdi(options: RunOptions, names: tuple[str, ...]) -> RunOptions:
         return options
     together = tuple(dict.fromkeys((*options.cdi_devices, *names)))
     return attrs.evolve(options, cdi_devices=together)
-
-
-_PREFIX = "cdi.k8s.io/"
-_LONGEST = 63
-_PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
-
-
-def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
-    """Merge the settings of all resources of a container.
-
-    Raises WireError if a stored response cannot be read.
-    """
-    from devicemanager.core import runoptions
-    from devicemanager.kubelet.wire.settings import settings_from_bytes
-
-    responses = {resource: response for resource in held if (response := held[resource].response)}
-    if not responses:
-        return runoptions.RunOptions()  # as always on an in-memory node
-    return runoptions.merge({name: settings_from_bytes(each) for name, each in responses.items()})
-
-
-@attrs.frozen(eq=False, repr=False)
-class CdiRules:
-    """How a kubelet version passes CDI devices to the runtime."""
-
-    uses: bool = True
-    annotates: bool = False
-    """True if an annotation names the CDI devices as well."""
-
-    @classmethod
-    def of(cls, behaviour: Behaviour) -> CdiRules:
-        """Return the rules of a kubelet version."""
-        return cls(behaviour.uses_cdi, behaviour.annotates_cdi)
-
-    def options(
-        self, held: Mapping[ResourceName, Holding], pod: PodUid, container: ContainerName
-    ) -> RunOptions:
-        """Merge the settings as ``merged_options`` does, then apply these rules."""
-        options = merged_options(held)
-        if not self.uses:
-            return attrs.evolve(options, cdi_devices=())
-        if not self.annotates or self.problem(options, pod, container):
-            return options
-        annotation = {_key(pod, container): ",".join(sorted(options.cdi_devices))}
-        merged = {**annotation, **options.annotations} if options.cdi_devices else {}
-        annotations = {name: merged[name] for name in sorted(merged)}
-        return attrs.evolve(options, annotations=annotations or options.annotations)
-
-    def merging(
-        self, held: PodHoldings, pod: PodUid, container: ContainerName
-    ) -> Callable[[], RunOptions] | None:
-        """Return a function that calls ``options`` later; None if ``merged_options`` is enough."""
-        if self.uses and not self.annotates:
-            return None
-        return partial(self.options, held.get(container, {}), pod, container)
-
-    def problem(self, options: RunOptions, pod: PodUid, container: ContainerName) -> str:
-        """Return why the CDI devices get no annotation; empty if they do, or there are none
-        (``cdi.GenerateAnnotations``, pkg/kubelet/cm/util/cdi, v1.28)."""
-        if not self.annotates or not options.cdi_devices:
-            return ""
-        part = _key(pod, container).removeprefix(_PREFIX)
-        if len(part) > _LONGEST:
-            return f"{part} has more than {_LONGEST} characters"
-        if not re.fullmatch(_PART, part):
-            return f"{part} is not a valid annotation name"
-        unqualified = [name for name in options.cdi_devices if split_name(name) is None]
-        return f"{unqualified[0]!r} is not a qualified CDI name" if unqualified else ""
-
-
-def _key(pod: PodUid, container: ContainerName) -> str:
-    return f"{_PREFIX}devicemanager_{pod}-{container}"

@@ -44,7 +44,8 @@ from devicemanager.core.versions.changelog import since_when
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pods.container_lifecycle import ContainerLifecycle
-from devicemanager.kubelet.pods.containers import CdiRules, Containers
+from devicemanager.kubelet.pods.containers import Containers
+from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid, title
 from devicemanager.kubelet.settings import Settings
 

@@ -65,13 +65,15 @@ def test_places(text: str, expected: tuple[int | None, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "8@", "@0", "8@x", "1,2", "8@0;1"])
 def test_what_says_no_devices(text: str) -> None:
-    with pytest.raises(ValueError, match="is not like 8, 8@0,1 or"):
+    with pytest.raises(ValueError, match=r"^invalid devices '.*': expected 8, 8@0,1 or"):
         places(text)
 
 
 def test_too_many_devices() -> None:
     assert len(places("50000@0,50000@1")) == 100_000
-    with pytest.raises(TooManyDevices, match=r"^more than 100000 devices: no kubelet takes a long"):
+    with pytest.raises(
+        TooManyDevices, match=r"^more than 100000 devices: a kubelet rejects a longer list"
+    ):
         places("50000@0,50001@1")
 
 
@@ -346,7 +348,7 @@ def test_stopped_and_started() -> None:
     with pytest.raises(RequestError, match="not running: start it"):
         node.capacity()
     node.start()
-    with pytest.raises(RequestError, match="runs already"):
+    with pytest.raises(RequestError, match="already running"):
         node.start()
     assert node.devices("train") and node.allocatable() == {GPU: 4}
 
@@ -356,15 +358,15 @@ def test_what_it_tells_of_a_restart() -> None:
     node.admit(train())
     node.stop_plugin(GPU)
     assert node.events.recent(EventKind.STREAM_ENDED)[0].message == (
-        "vendor.com/gpu: list stream of light ended: the plugin has left"
+        "vendor.com/gpu: list stream of in-memory ended: the plugin has disconnected"
     )
     node.restart()
     assert [each.message for each in node.events.recent()] == [
         "checkpoint written",
         "kubelet stopped",
-        "light kubelet serves",
+        "in-memory kubelet is running",
         "pod default/train admitted",
-        "vendor.com/gpu: plugin light registered",
+        "vendor.com/gpu: plugin in-memory registered",
         "vendor.com/gpu: 4 devices, 4 healthy (4 added)",
         "vendor.com/gpu gpu-0: now Healthy, allocated to pod default/train",
         "checkpoint written",
@@ -383,10 +385,12 @@ def test_once_stopped_nothing_happens_by_itself() -> None:
     latest = node.events.latest
     node.clock.advance(1000.0)
     assert node.events.latest == latest
-    with pytest.raises(RequestError, match=r"^the light kubelet is not running: start it$"):
+    with pytest.raises(RequestError, match=r"^the in-memory kubelet is not running: start it$"):
         node.sources_ready()
     node.start()
-    with pytest.raises(RequestError, match=r"^the light kubelet runs already: stop it first$"):
+    with pytest.raises(
+        RequestError, match=r"^the in-memory kubelet is already running: stop it first$"
+    ):
         node.start()
 
 

@@ -4,7 +4,7 @@ from devicemanager.core import runoptions
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.ledger import Holding
 from devicemanager.core.runoptions import ContainerSettings
-from devicemanager.kubelet.pods.containers import merged_options
+from devicemanager.kubelet.pods.options import merged_options
 from devicemanager.kubelet.wire.settings import settings_to_bytes
 
 SAYS, SILENT = ResourceName("a.com/says"), ResourceName("b.com/silent")

@@ -547,7 +547,7 @@ def test_an_endpoint_outside_the_directory(quirks: Quirks, root: Path) -> None:
         else:
             assert rejection == (
                 "failed to dial device plugin: endpoint '../x.sock' is not a file name: "
-                "name a socket in the plugin directory"
+                "use a socket in the plugin directory"
             )
             assert plugin.streams == 0
     kubelet.check()

@@ -11,7 +11,7 @@ from devicemanager.control.errors import HttpError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.runoptions import RunOptions
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.kubelet.pods.containers import CdiRules
+from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.wire.errors import WireError
 from devicemanager.observe.web.site import Site
 

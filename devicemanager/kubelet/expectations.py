@@ -1,0 +1,264 @@
+"""What a wait expects: events and calls, and the search for them in order.
+
+Events and calls are recorded on different threads, and a call is recorded only when it has
+ended. ``place`` therefore defines one order for both, and ``Watch`` collects entries as they
+arrive and returns them sorted. ``Search`` then looks for one ``Expected`` after another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+
+from devicemanager.core.errors import RequestError
+from devicemanager.events.calls.call import Call
+from devicemanager.events.calls.log import CallLog
+from devicemanager.events.calls.matching import Mark
+from devicemanager.events.stream import Event, EventKind, EventStream, event_kind
+from devicemanager.kubelet.arguments import check_function, check_seconds
+from devicemanager.kubelet.pods.records import pod_uid
+
+if TYPE_CHECKING:
+    from devicemanager.events.calls.matching import CallFilter
+
+__all__ = ["Entry", "Expected", "Place", "Search", "Step", "Watch", "is_later", "place"]
+
+Entry = Event | Call
+"""An event or a call."""
+
+Place = tuple[int, int, int]
+"""Position of an entry among all events and calls: the number of the event that it is or
+follows, then 0 for an event and 1 for a call, then the number of the call."""
+
+
+def place(entry: Entry) -> Place:
+    """Return the position of an entry among all events and calls of its kubelet."""
+    if isinstance(entry, Event):
+        return entry.number, 0, 0
+    return entry.after_event, 1, entry.number
+
+
+def is_later(entry: Entry, mark: Mark) -> bool:
+    """Return True if an entry comes after the mark."""
+    return entry.number > (mark.event if isinstance(entry, Event) else mark.call)
+
+
+@attrs.frozen
+class Expected:
+    """An expected event or call; created with ``event`` and ``call``."""
+
+    within: float
+    """Timeout in seconds, counted from the end of the previous step."""
+    kinds: frozenset[EventKind] = frozenset()
+    resource: str | None = None
+    pod: str | None = None
+    text: str | re.Pattern[str] | None = None
+    where: Callable[[Any], bool] | None = attrs.field(default=None, repr=False)
+    criteria: CallFilter | None = None
+    """Criteria of a call; None for an event."""
+
+    def __attrs_post_init__(self) -> None:
+        check_seconds(self.within)
+        if self.where is not None:
+            check_function(self.where, "where")
+
+    @classmethod
+    def event(
+        cls,
+        *kinds: EventKind | str,
+        resource: str | None = None,
+        pod: str | None = None,
+        text: str | re.Pattern[str] | None = None,
+        where: Callable[[Event], bool] | None = None,
+        within: float = 10.0,
+    ) -> Self:
+        """Expect an event of one of these kinds (default: any kind).
+
+        ``resource`` and ``pod`` (a UID) must match. The message must contain ``text``, or match
+        it if it is a pattern. ``where`` must return True; it can be called more than once for
+        the same event.
+
+        Raises RequestError for an unknown kind and for an invalid UID, text, function or time.
+        """
+        if pod is not None:
+            pod_uid(pod)
+        if text is not None and not isinstance(text, (str, re.Pattern)):
+            raise RequestError(f"invalid text {text!r}: expected a str or a compiled pattern")
+        return cls(within, frozenset(map(event_kind, kinds)), resource, pod, text, where)
+
+    @classmethod
+    def call(
+        cls,
+        resource: str | None = None,
+        *,
+        rpc: str | None = None,
+        plugin: str | None = None,
+        device_ids: Collection[str] | None = None,
+        request: Mapping[str, Any] | None = None,
+        response: Mapping[str, Any] | None = None,
+        code: str | None = None,
+        where: Callable[[Call], bool] | None = None,
+        within: float = 10.0,
+    ) -> Self:
+        """Expect a call that meets these criteria (see ``CallLog``) and for which ``where``
+        returns True."""
+        # Not at the top: a start must not load what only assertions about calls need.
+        from devicemanager.events.calls.matching import CallFilter
+
+        criteria = CallFilter(resource, rpc, plugin, device_ids, request, response, code)
+        return cls(within, where=where, criteria=criteria)
+
+    @classmethod
+    def of(cls, step: Step) -> Expected:
+        """Return the expectation for a step of ``MockKubelet.expect``.
+
+        The name of an event kind, such as ``admitted``, expects an event; the name of an RPC,
+        such as ``Allocate``, expects a call. Raises RequestError for any other name.
+        """
+        if isinstance(step, Expected):
+            return step
+        from devicemanager.events.calls.rendering import RPCS
+
+        if step in RPCS:
+            return cls.call(rpc=step)
+        if step in list(EventKind):
+            return cls.event(step)
+        kinds = ", ".join(kind.value for kind in EventKind)
+        raise RequestError(
+            f"unknown event or RPC {step!r}: use one of {kinds}, or {', '.join(RPCS)}"
+        )
+
+    def matches(self, entry: Entry) -> bool:
+        """Return True if this is the expected entry."""
+        if isinstance(entry, Call):
+            fits = self.criteria is not None and bool(self.criteria.matching([entry]))
+        else:
+            fits = self.criteria is None and self._matches_event(entry)
+        return fits and (self.where is None or self.where(entry))
+
+    def matches_without_where(self, entry: Entry) -> bool:
+        """Return True if the entry matches and no ``where`` had to be called."""
+        return self.where is None and self.matches(entry)
+
+    def _matches_event(self, event: Event) -> bool:
+        if self.text is None:
+            has_text = True
+        elif isinstance(self.text, str):
+            has_text = self.text in event.message
+        else:
+            has_text = self.text.search(event.message) is not None
+        return (
+            has_text
+            and (not self.kinds or event.kind in self.kinds)
+            and (self.resource is None or event.resource == self.resource)
+            and (self.pod is None or event.pod == self.pod)
+        )
+
+    def __str__(self) -> str:
+        if self.criteria is not None:
+            return f"the {self.criteria}"
+        kinds = " or ".join(kind.value for kind in EventKind if kind in self.kinds)
+        parts = [f"the event {kinds or 'of any kind'}"]
+        parts += [f"of {self.resource}"] if self.resource else []
+        parts += [f"of pod {self.pod}"] if self.pod else []
+        if self.text is not None:
+            text = self.text if isinstance(self.text, str) else self.text.pattern
+            parts.append(f"with {text!r}")
+        return " ".join(parts) + (" where the condition holds" if self.where is not None else "")
+
+
+Step = Expected | EventKind | str
+"""A step of ``MockKubelet.expect``: an ``Expected``, an event kind, or the name of an RPC."""
+
+
+class Watch:
+    """Collects all events and calls after ``since``; a context manager.
+
+    ``wake`` is called after each of them, on the thread that published it. Entries from
+    before the watch was entered are included if they are still stored.
+    """
+
+    def __init__(
+        self, events: EventStream, calls: CallLog, since: Mark, wake: Callable[[], None]
+    ) -> None:
+        self._events = events
+        self._calls = calls
+        self._since = since
+        self._wake = wake
+        self._arrived: deque[Entry] = deque()  # appended to by any thread
+        self._entries: dict[Place, Entry] = {}
+        self._ends: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Self:
+        # Subscribe before reading what is stored: nothing in between is lost, and an entry
+        # that arrives twice has the same place.
+        self._ends = [self._events.subscribe(self._take), self._calls.subscribe(self._take)]
+        self._arrived.extend((*self._events.recent(), *self._calls.all()))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for end in self._ends:
+            end()
+
+    def _take(self, entry: Entry) -> None:
+        self._arrived.append(entry)
+        self._wake()
+
+    def entries(self) -> Sequence[tuple[Place, Entry]]:
+        """Return all entries so far, in order.
+
+        An entry published by another thread can still appear between two others later.
+        """
+        with contextlib.suppress(IndexError):
+            while True:
+                entry = self._arrived.popleft()
+                if is_later(entry, self._since):
+                    self._entries[place(entry)] = entry
+        return sorted(self._entries.items())
+
+
+class Search:
+    """Search for a sequence of events and calls among the entries of a watch."""
+
+    def __init__(self, steps: Sequence[Expected], watch: Watch) -> None:
+        self._steps = steps
+        self._watch = watch
+        self._places: list[Place] = []
+        self.found: list[Entry] = []
+        self._start_timeout()
+
+    def _start_timeout(self) -> None:
+        if self.current is not None:
+            self._limit = time.monotonic() + self.current.within
+
+    @property
+    def current(self) -> Expected | None:
+        """The step to find next; None if all are found."""
+        number = len(self.found)
+        return self._steps[number] if number < len(self._steps) else None
+
+    def advance(self) -> float | None:
+        """Find as many steps as possible. Return None if all are found, otherwise the seconds
+        left for ``current``."""
+        while (wanted := self.current) is not None:
+            for place, entry in self._watch.entries():
+                if (not self._places or place > self._places[-1]) and wanted.matches(entry):
+                    break
+            else:
+                return self._limit - time.monotonic()
+            self._places.append(place)
+            self.found.append(entry)
+            self._start_timeout()
+        return None

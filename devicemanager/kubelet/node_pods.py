@@ -1,0 +1,207 @@
+"""The pods and devices of a node: a part of ``MockKubelet`` and of ``InMemoryKubelet``.
+
+Both kubelets have the same pods and devices and differ only in the process that serves them.
+Everything here therefore goes through ``_serving``, which returns the current process and
+raises RequestError while the kubelet is stopped. ``MockKubelet`` documents the methods.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+from devicemanager.core.node import NodeStatus
+from devicemanager.kubelet.arguments import check_exit_codes, parser
+from devicemanager.kubelet.manager.manager import Capacity, DeviceManager
+from devicemanager.kubelet.pods.records import Phase, PodStore, pod_uid
+from devicemanager.kubelet.pods.workers import PodWorkers
+from devicemanager.kubelet.settings import Settings
+
+if TYPE_CHECKING:
+    from devicemanager.core.podstatus.conditions import Gates
+    from devicemanager.core.podstatus.containers import ContainerStatus
+    from devicemanager.core.podstatus.status import PodStatus
+    from devicemanager.core.status import ResourceStatus
+    from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
+    from devicemanager.kubelet.pods.admission import Admission
+    from devicemanager.objects.manifests import Source
+
+__all__ = ["NodePods", "Process"]
+
+
+class Process(Protocol):
+    """One instance of a kubelet's process, from start to stop."""
+
+    @property
+    def manager(self) -> DeviceManager: ...
+    @property
+    def workers(self) -> PodWorkers: ...
+
+
+class NodePods:
+    """What a kubelet does with pods, and what it reports about pods and devices."""
+
+    # Slots: a cluster has thousands of in-memory kubelets in one process.
+    __slots__ = ("_lock", "_node_status", "_serving", "_settings", "_store")
+
+    def __init__(self, serving: Callable[[], Process], store: PodStore, settings: Settings) -> None:
+        """``serving`` returns the current process, or raises RequestError if there is none.
+
+        ``store`` outlives every process.
+        """
+        self._serving = serving
+        self._store = store
+        self._settings = settings
+        # Guards _node_status.
+        self._lock = threading.Lock()
+        self._node_status = NodeStatus()
+
+    @property
+    def manager(self) -> DeviceManager:
+        """Device manager of the current process."""
+        return self._serving().manager
+
+    @property
+    def workers(self) -> PodWorkers:
+        """Pod workers of the current process."""
+        return self._serving().workers
+
+    # -- pods ------------------------------------------------------------------------
+
+    def admit(self, manifest: Source, *, start: bool) -> Admission:
+        """Parse the manifest and admit the pod."""
+        workers = self.workers  # a stopped kubelet is reported before a bad manifest
+        return workers.admit(parser()(manifest), start=start)
+
+    def restore(
+        self,
+        manifest: Source,
+        devices: Mapping[str, Mapping[str, Iterable[str]]] | None,
+        statuses: Mapping[str, ContainerStatus] | None,
+        start_time: float | None,
+    ) -> Admission:
+        """Parse the manifest and take over the pod."""
+        workers = self.workers
+        return workers.restore(parser()(manifest), devices or {}, statuses, start_time)
+
+    def finish(self, uid: str, exit_codes: int | Mapping[str, int]) -> Phase:
+        """Check the exit codes and end all app containers."""
+        workers = self.workers
+        if not isinstance(exit_codes, Mapping):
+            check_exit_codes([exit_codes])
+            record = self._store.known(uid)
+            exit_codes = {container.name: exit_codes for container in record.pod.containers}
+        check_exit_codes(exit_codes.values())
+        return workers.finish(uid, exit_codes)
+
+    def stop_pod(
+        self, uid: str, exit_code: int, reason: str, message: str, disruption: str
+    ) -> Phase:
+        """Check the exit code and stop the pod."""
+        check_exit_codes([exit_code])
+        return self.workers.stop(
+            uid, exit_code, reason=reason, message=message, disruption=disruption
+        )
+
+    def delete(self, uid: str, grace_period: float | None) -> None:
+        """Delete the pod gracefully."""
+        if grace_period is None:
+            grace_period = self._store.known(uid).pod.termination_grace_period
+        self.workers.life.delete(uid, grace_period)
+
+    def exit_container(
+        self, uid: str, container: str, exit_code: int, reason: str
+    ) -> ContainerStatus:
+        """End one container and return its new status."""
+        check_exit_codes([exit_code])
+        record = self._store.known(uid)
+        found, _ = record.container(container)
+        self.workers.life.exited(uid, container, exit_code, reason)
+        return record.status(found.name)
+
+    # -- reports about pods ------------------------------------------------------------
+
+    def pod_status(self, uid: str, gates: Gates | None) -> PodStatus:
+        """Return the status of the Pod object."""
+        from devicemanager.kubelet.pods.records import api_status
+
+        resources = self.workers.allocated_resources_status(uid)
+        record = self._store.known(uid)
+        with self._store.lock:
+            return api_status(record, resources, gates)
+
+    def container_statuses(self, uid: str) -> dict[str, ContainerStatus]:
+        """Return the status of each container, init containers first."""
+        record = self._store.known(uid)
+        with self._store.lock:
+            return {
+                str(container.name): record.status(container.name)
+                for container, _ in record.pod.all_containers()
+            }
+
+    def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
+        """Return the allocated devices: container → resource → sorted ids."""
+        holdings = self.manager.holdings(pod_uid(uid))
+        if not holdings:
+            self._store.known(uid)  # raises RequestError if no pod has this UID
+        return {
+            container: {name: sorted(holding.ids) for name, holding in held.items()}
+            for container, held in holdings.items()
+        }
+
+    def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
+        """Return ``allocatedResourcesStatus`` by container."""
+        status = self.workers.allocated_resources_status(uid)
+        if "Q7" in self._settings.quirks:
+            return {name: _shuffled(resources) for name, resources in status.items()}
+        return {str(name): resources for name, resources in status.items()}
+
+    # -- reports about devices -----------------------------------------------------------
+
+    def capacity(self) -> Capacity:
+        """Count the devices of each resource, after expired resources have been removed."""
+        return _counts(self.manager)
+
+    def node_status(self) -> NodeStatus:
+        """Return the device resources of the Node object's status."""
+        manager = self.manager
+        counts, removed = _counts(manager), manager.removed()
+        with self._lock:
+            self._node_status.update(counts.capacity, counts.allocatable, removed)
+            return self._node_status.copy()
+
+    def reset_node_status(self) -> None:
+        """Forget removed resources: the kubelet started without a checkpoint."""
+        with self._lock:
+            self._node_status.reset()
+
+    def plugins(self) -> tuple[PluginStatus, ...]:
+        """Return the plugin of each known resource, sorted by resource."""
+        # Not at the top: a start needs none of the reports.
+        from devicemanager.kubelet import inventory
+
+        return inventory.plugins(self.manager.state)
+
+    def inventory(self) -> tuple[DeviceStatus, ...]:
+        """Return every listed or allocated device, sorted by resource and id."""
+        from devicemanager.kubelet import inventory
+
+        return inventory.devices(self.manager.state)
+
+
+def _counts(manager: DeviceManager) -> Capacity:
+    manager.expire()
+    return manager.capacity()
+
+
+def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:
+    """Return the statuses in the random order of a Go map (Q7)."""
+    mixed = [
+        attrs.evolve(one, resources=tuple(random.sample(one.resources, len(one.resources))))
+        for one in resources
+    ]
+    return tuple(random.sample(mixed, len(mixed)))
