@@ -330,7 +330,7 @@ def test_a_pod_of_the_checkpoint_shows_what_a_runtime_would_get(
     main, side = (told["pods"][0]["containers"][name] for name in ("main", "main-2"))
     assert main == {"oci": {"process": {"env": ["GPU=g0"]}}, "oci_error": None}
     assert side["oci"] is None
-    assert side["oci_error"].startswith("unresolvable CDI devices v/c=absent: looked in /etc/cdi")
+    assert side["oci_error"].startswith("unresolvable CDI devices v/c=absent: searched /etc/cdi")
 
 
 def test_a_held_device_that_is_gone_is_sick(pod: Any, capsys: Any, tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_a_device_on_several_nodes(pod: Any, capsys: Any, tmp_path: Path) -> Non
         ),
         (["--unhealthy", f"{GPU}=gpu-7"], f"{GPU} has no device gpu-7; there are: gpu-0, gpu-1"),
         (["--topology-policy", "restricted", "--topology-option", "x=1"], 'Policy option: "x"'),
-        (["--numa", "none"], "--numa: there is no file 'none', and it is not `host` or"),
+        (["--numa", "none"], "invalid --numa 'none': use `host`"),
     ],
 )
 def test_trouble_is_one_line_and_status_2(

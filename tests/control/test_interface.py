@@ -375,7 +375,7 @@ def test_an_answer_of_a_plugin_that_cannot_be_read(kubelet):
     with hostile.RawPlugin(path, lists=hostile.TWO_DEVICES, allocate=hostile.answering(response)):
         assert hostile.register(kubelet.plugin_socket, path.name, GPU) is None
         kubelet.wait_for_resource(GPU, 2)
-        with pytest.raises(WireError, match=r"typed device 0 .* is of no known kind"):
+        with pytest.raises(WireError, match=r"typed device 0 .* has an unknown kind"):
             kubelet.allocate(GPU, ["d0"])
 
 

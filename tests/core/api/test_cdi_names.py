@@ -27,7 +27,7 @@ def test_names(name: str) -> None:
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_name(name: str) -> None:
     assert split_name(name) is None
-    with pytest.raises(CdiError, match="is not a CDI name"):
+    with pytest.raises(CdiError, match="invalid CDI name"):
         parse_name(name)
     with pytest.raises(ValueError, match="not a CDI name"):
         ContainerSettings(cdi_devices=[name])

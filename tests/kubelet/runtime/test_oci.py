@@ -196,13 +196,16 @@ def test_a_fifo_has_no_numbers_and_no_rule() -> None:
         ),
         (
             RunOptions(envs={"A=B": "1"}),
-            "device plugins: 'A=B' is not a name of an environment variable",
+            "device plugins: 'A=B' is not a valid environment variable name",
         ),
         (
             RunOptions(envs={"A\nB": "1"}),
-            "device plugins: 'A B' is not a name of an environment variable",
+            "device plugins: 'A B' is not a valid environment variable name",
         ),
-        (RunOptions(envs={"": "1"}), "device plugins: '' is not a name of an environment variable"),
+        (
+            RunOptions(envs={"": "1"}),
+            "device plugins: '' is not a valid environment variable name",
+        ),
         (
             RunOptions(envs={"A": "a\0b"}),
             "device plugins: environment variable A has a NUL in its value",
@@ -232,11 +235,11 @@ def test_a_fifo_has_no_numbers_and_no_rule() -> None:
         ),
         (
             RunOptions(pci_devices=(PciDevice("80\n", "\x1b[2J"),)),
-            r"PCI device 80 :\x1b[2J has no address yet: resolve it at allocation",
+            r"PCI device 80 :\x1b[2J has no address: resolve it at allocation",
         ),
         (
             RunOptions(pci_devices=(PciDevice("8086", "1572"),)),
-            "PCI device 8086:1572 has no address yet: resolve it at allocation",
+            "PCI device 8086:1572 has no address: resolve it at allocation",
         ),
     ],
 )
@@ -335,11 +338,11 @@ def test_a_cdi_name_without_specifications_is_named() -> None:
         ),
         (
             CdiDeviceNode(path="/dev/g", host_path="/dev/gpu0", type="b"),
-            "/dev/gpu0 is no device node of type b on",
+            "/dev/gpu0 is not a device node of type b on",
         ),
         (
             CdiDeviceNode(path="/dev/g", host_path="/dev/bus"),
-            "/dev/bus is no device node on the host",
+            "/dev/bus is not a device node on the host",
         ),
     ],
 )
@@ -524,7 +527,7 @@ def test_no_path_leads_out_of_the_container_or_beside_a_conflict() -> None:
 
 def test_a_directory_with_more_files_than_any_device_has_is_rejected() -> None:
     """A plugin may name the host's root."""
-    with pytest.raises(OciError, match="/ on the host: more than 10000 files are below it"):
+    with pytest.raises(OciError, match="/ on the host: more than 10000 files below it"):
         render(RunOptions(devices=(DeviceSpec(container_path="/dev/p", host_path="/"),)))
 
 
