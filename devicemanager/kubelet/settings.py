@@ -79,7 +79,7 @@ _Check = Callable[[object, "attrs.Attribute[Any]", Any], None]
 def _number(
     least: float = 0, *, none: bool = False, whole: bool = False, above: bool = False
 ) -> _Check:
-    """Check for a number of at least, or ``above``, ``least``; with ``none``, None is no limit."""
+    """Check for a number from ``least`` on; with ``none``, None means no limit."""
     bound = f"above {least:g}" if above else f"of at least {least:g}"
     expected = f"{'a whole' if whole else 'a'} number {bound}{', or None for no limit' * none}"
 

@@ -76,10 +76,10 @@ def test_the_environment_names_one(kubeconfig, monkeypatch):
     [
         (None, "No such file or directory: give one with --kubeconfig"),
         ("{", "kubeconfig"),
-        ("[]", "it has no clusters, contexts and users, so it is no kubeconfig: give one with"),
-        ("hello", "it has no clusters, contexts and users, so it is no kubeconfig: give one with"),
+        ("[]", "it is not a kubeconfig: expected clusters, contexts and users: give one with"),
+        ("hello", "it is not a kubeconfig: expected clusters, contexts and users: give one with"),
         ('{"current-context": "x"}', "kubeconfig"),
-        ("", "it has no clusters, contexts and users, so it is no kubeconfig: give one with"),
+        ("", "it is not a kubeconfig: expected clusters, contexts and users: give one with"),
         ("\0", "kubeconfig"),
     ],
 )

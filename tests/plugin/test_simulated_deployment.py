@@ -197,7 +197,7 @@ def test_no_cluster_configured(tmp_path, monkeypatch, capsys, content):
     start = "devicemanager simulate: error: cannot deploy ns/p: KUBECONFIG names"
     assert text.startswith(f"{start} {path}, ")
     assert text.count("\n") == 1
-    assert ("so it is no kubeconfig" in text) == (content in ("", "just text"))
+    assert ("it is not a kubeconfig" in text) == (content in ("", "just text"))
 
 
 def test_a_kubeconfig_that_is_a_pipe_is_not_waited_for(tmp_path, monkeypatch, capsys):

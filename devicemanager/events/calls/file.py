@@ -18,7 +18,7 @@ SCHEMA = "devicemanager.call/v1"
 
 
 class CallsFile:
-    """Writer of all later calls to a file, on a thread of its own; a context manager.
+    """Writer of all later calls to a file, on a separate thread; a context manager.
 
     Callers never wait for the file. ``close`` returns when every recorded call is written. If
     the log drops calls before the thread reads them, one line says how many are missing.

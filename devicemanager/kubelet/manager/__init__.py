@@ -14,7 +14,7 @@ Invariants:
 * The lock is never held during an RPC, a file write or a callback.
 * An admission is in memory and on disk when ``admit`` returns, or it has changed nothing.
 * A late event of an old connection cannot affect the plugin that replaced it, because each
-  registration has a number of its own.
+  registration has its own number.
 * The checkpoint is written after every change that it contains, and never holds up the lock.
 
 This package has no servers and no pods' life cycles; see ``kubelet.registration`` and

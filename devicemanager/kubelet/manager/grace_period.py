@@ -54,9 +54,8 @@ class GracePeriod:
                 stopped_at = self._state.endpoints.oldest_stop()
             if stopped_at is None:
                 return
-            # A resource expires strictly after its period. If the timer fires at
-            # the exact end, the next one must be later, or it would fire at the
-            # same time for ever.
+            # A resource expires strictly after its period. A timer that fires at
+            # the exact end must not arm itself for the same moment again.
             after_now = math.nextafter(self._clock.monotonic(), math.inf)
             when = max(stopped_at + self._seconds, after_now)
             self._cancel = self._clock.call_at(when, self._fire)

@@ -7,8 +7,8 @@ and their connections, the ledger, the node's other resources, the manager's rec
 Rules for the lock:
 
 * A thread that holds ``State.lock`` only lets the core decide. It makes no RPC, writes no file,
-  publishes no event and calls no callback. So the lock is never held for long, whatever a
-  plugin does.
+  publishes no event and calls no callback. So a slow plugin never
+  makes other threads wait for the lock.
 * Everything is committed in one critical section or not at all; what must be done outside (close
   a connection, write the checkpoint) is returned and done afterwards.
 * The lock comes last: code that needs another lock as well takes that one first.

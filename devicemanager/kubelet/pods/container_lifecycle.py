@@ -10,8 +10,8 @@ case that applies counts:
 
 A timer per container waits for the back-off, and a timer per pod for the grace period of a
 deletion. Timers belong to the kubelet's clock, so a test can advance them, and to one kubelet
-instance: ``close`` cancels them, and ``resume`` of the next instance starts at once whatever
-waits, because a restarted kubelet has forgotten its back-offs.
+instance: ``close`` cancels them, and ``resume`` of the next instance starts waiting
+containers at once, because a restarted kubelet has forgotten its back-offs.
 
 Races: a timer can fire while the pod is deleted or the kubelet stops. Each callback removes its
 own timer, gives up if the lifecycle is closed, and checks under the store's lock that the pod

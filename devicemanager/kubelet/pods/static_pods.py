@@ -7,7 +7,7 @@ again, one that vanishes is terminated. What to do with pods is up to a ``PodOwn
   at a time.
 * ``ManifestFiles`` knows which file stands for which pod. It compares a file with what it was
   before, and queues admissions and terminations.
-* ``FileQueue`` executes the actions of one file in order, on a thread of its own.
+* ``FileQueue`` executes the actions of one file in order, on a separate thread.
 
 The kubelet admits static pods one after the other, so pods that appear together get the same
 devices each time. An admission can hang in a plugin, though, and must not block the other files.

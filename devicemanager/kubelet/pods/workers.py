@@ -8,7 +8,7 @@ one pattern:
 1. Find or create the record under the store's lock.
 2. Without the lock, do what can block: structured claims, the manager's admission, container
    starts.
-3. Under the lock again, check that the record is still current, change it, and tell manager and
+3. Under the lock again, check that the record is still current, change it, and notify manager and
    claims that the pod has ended (``deactivate``, ``leave``). Doing this under the lock matters:
    from then on another pod can be admitted with the same UID.
 4. Without the lock, release devices and claims, write files and publish events.

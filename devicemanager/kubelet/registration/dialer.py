@@ -3,8 +3,8 @@
 Theory of operation. A plugin can call Register before it serves its own socket, so the kubelet
 dials until a deadline. gRPC can wait for a connection, but needs a thread for each channel. So
 the dialer tests the socket itself: connect, send the HTTP/2 preface, and check that the
-response is a SETTINGS frame. Only then does the caller open a channel. Each attempt ends in one
-of four ways:
+response is a SETTINGS frame. Only then does the caller open a channel. Each attempt ends in
+one of four ways:
 
 1. The socket does not exist or refuses the connection: try again after a wait, which doubles.
 2. The server closes the connection, or does not speak HTTP/2: the same.
@@ -60,7 +60,7 @@ class Dialer:
         """Wait until the socket is served; return the server's process id, or 0 if unknown.
 
         Raises DialError after ``seconds``, never earlier: the kubelet's dialing continues until
-        then, whatever the problem is (``grpc.WithBlock``, v1.32).
+        then for any problem (``grpc.WithBlock``, v1.32).
         """
         try:
             sockets.check_path(path)

@@ -8,8 +8,8 @@ call ``check`` and ``connect`` in a task on the event loop. A registration takes
 3. Reserve a slot: the number of registrations per process is limited (``_reserve_slot``).
 4. On the new connection's own thread: call GetDevicePluginOptions, unless the options are
    known, and give the connection to the manager.
-5. On the same thread: read the ListAndWatch stream until it ends, then free the slot and tell the
-   manager.
+5. On the same thread: read the ListAndWatch stream until it ends, then free the slot and notify
+   the manager.
 
 The task waits for step 4 and returns to ``server`` or ``watcher``, which answers the plugin.
 The plugin's first list can arrive before that answer, as in the kubelet.

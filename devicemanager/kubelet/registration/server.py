@@ -293,7 +293,7 @@ class RegistrationServer:
 
 
 def _recorded(request: dp.RegisterRequest) -> bytes:
-    """Return the request as it is recorded: with long texts cut."""
+    """Return the request for the call log, with long texts cut."""
     return dp.RegisterRequest(
         version=shown(request.version),
         endpoint=shown(request.endpoint),

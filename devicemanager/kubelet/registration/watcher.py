@@ -14,7 +14,7 @@ is set as soon as the manager knows the registration. Kubelets before v1.36 do n
 everything: a plugin that passed the checks but could not be connected is given up until its
 socket is new.
 
-File events only trigger a look at the path. Lost, repeated or late events therefore do no harm
+File events only trigger a check of the path. Lost, repeated or late events therefore do no harm
 beyond a delay.
 
 Follows pkg/kubelet/pluginmanager (v1.36).

@@ -27,7 +27,7 @@ _ERRORS_SHOWN = 10
 
 @attrs.frozen
 class Registry:
-    """All CDI devices of some directories, as they were when read.
+    """All CDI devices of some directories, read at one moment.
 
     ``devices`` maps a full name to its file. ``errors`` has one line for each rejected file and
     for each name that two files of one directory define; other devices can be used
