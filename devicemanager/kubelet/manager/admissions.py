@@ -54,6 +54,7 @@ class Admissions:
         Returns the allocation when it is on disk.
         """
         uid = allocation.pod.uid
+        # Read before the admission: a pod that is readmitted gets these back if it fails.
         before = self._state.pods.get(uid).host_devices
         try:
             try:
@@ -77,8 +78,12 @@ class Admissions:
 
     def _begin(self, allocation: PodAllocation) -> None:
         uid = allocation.pod.uid
+        # Two admissions of one pod would share its ledger entry, and the end of one would undo
+        # half of the other.
         if self._state.pods.get(uid).admission is not None:
             raise RequestError(f"pod {uid} is already being admitted: wait for the result")
+        # As the kubelet does before it allocates (``allocateContainerResources`` calls
+        # ``UpdateAllocatedDevices``, v1.32).
         self._state.free_inactive()
         self._state.pods.begin(allocation)
 
@@ -101,6 +106,7 @@ class Admissions:
                 return  # it never began, or has ended
             must_write = self._state.withdraw(allocation)
         self._end(allocation, host_devices)
+        # The interrupted write may have put the entries into the file.
         if must_write:
             self._write()
 
@@ -108,14 +114,19 @@ class Admissions:
         """Turn the draft into entries and write them; if that fails, retract them."""
         pod, draft, state = allocation.pod, allocation.draft, self._state
         with state.lock:
+            # The deletion found nothing to free, because nothing was committed: the draft must not
+            # become an entry that nothing ever frees.
             if state.pods.get(pod.uid).is_deleted:
                 give_back(allocation)
                 raise rejected_by_allocation(AllocationError("the pod was deleted meanwhile"))
             if draft:
                 state.ledger.commit(draft)
+            # CPUs and memory change what PodResources shows although the ledger has no entry for
+            # them.
             if draft or allocation.took:
                 state.note_pod(pod.uid)
             state.pods.set_affinities(pod.uid, allocation.affinities)
+        # A pod without devices needs no write. Most pods of a node have none.
         if not draft:
             return
         try:

@@ -73,6 +73,7 @@ def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
             alloc_resp=held[resource].response,
         )
         for container, held in holdings.items()
+        # Sorted, so that equal allocations make equal files; the kubelet's order is random.
         for resource in sorted(held)
     ]
 
@@ -83,6 +84,7 @@ def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
 
 
 def _ledger_entry(entry: PodDevicesEntry) -> Entry:
+    # A node's ids can be null in the file, and so can the whole mapping.
     devices = {
         node: tuple(DeviceId(id_) for id_ in ids or ())
         for node, ids in (entry.device_ids or {}).items()

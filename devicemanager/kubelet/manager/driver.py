@@ -148,6 +148,7 @@ class Driver:
         After an interrupt the steps give back what they have reserved.
         """
         lock = self._state.lock
+        # The first ``send`` must be None: it starts the generator.
         answer: Answer = None
         error: Exception | None = None
         try:
@@ -157,8 +158,10 @@ class Driver:
                 answer = error = None
                 try:
                     answer = self._call(wanted, pod)
+                # Thrown in under the lock, so that the core can give back what it has reserved.
                 except (EndpointError, RequestError) as failed:
                     error = failed
+        # The end of the generator is the end of the allocation.
         except StopIteration:
             return
         finally:
@@ -182,6 +185,7 @@ class Driver:
 
     def _check_size(self, wanted: AllocateWanted, pod: PodUid, answer: AllocateAnswer) -> None:
         """Reject a response that is too large to store, and warn of a large one."""
+        # Only the first response is stored: a call asks for one container.
         size = max(map(len, answer.responses[:1]), default=0)
         if size < LARGE_RESPONSE:
             return

@@ -48,6 +48,7 @@ class GracePeriod:
     def watch(self) -> None:
         """Arm the timer: a resource has lost its last plugin. Call it without the state's lock."""
         with self._arming:
+            # An armed timer is always early enough: later stops expire later.
             if self._closed or self._cancel is not None:
                 return
             with self._state.lock:
@@ -73,6 +74,8 @@ class GracePeriod:
             removed = self._state.endpoints.expire(now, self._seconds)
             for resource in removed:
                 self._state.note_list(resource, None)
+            # Remembered, so that a wait for 0 devices can tell a removed resource from an unknown
+            # one.
             self._removed.update(removed)
         for resource in removed:
             self._events.publish(

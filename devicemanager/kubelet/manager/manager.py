@@ -141,6 +141,7 @@ class DeviceManager:
         """Restore a checkpoint. Until ``sources_ready``, none of its devices is freed."""
         with self.state.lock:
             self.state.load(saved, self.clock.monotonic())
+        # Without the lock, which HostDeviceAssignment takes itself.
         for entry in saved.entries or ():
             self._restore_host_devices(entry)
         self._grace_period.watch()
@@ -208,6 +209,8 @@ class DeviceManager:
         allocation = self._allocation(pod, None)
 
         def steps() -> AllocationSteps:
+            # Runs in the first step, and so under the lock. The container keeps the alignment that
+            # the admission chose for it.
             allocation.affinities = dict(self.state.pods.get(pod.uid).affinities)
             yield from all_or_nothing(
                 allocation, allocate_container(allocation, container, is_init)
@@ -259,6 +262,7 @@ class DeviceManager:
 
         The checkpoint contains the change from the next write on.
         """
+        # Checked without the lock: every List calls this, and nearly always there are none.
         if self.state.pods.has_inactive:
             with self.state.lock:
                 self.state.free_inactive()
@@ -275,6 +279,8 @@ class DeviceManager:
         (``callPreStartContainerIfNeeded``, v1.32).
         """
         held = self.holdings(pod).get(container, {})
+        # The kubelet iterates over a map, so its order is random; sorted, the same container fails
+        # with the same message each time.
         for resource in sorted({*held, *requested}):
             with self.state.lock:
                 endpoint = self.state.endpoints.serving(resource)
@@ -282,6 +288,7 @@ class DeviceManager:
             if endpoint is None:
                 if not self.is_known(resource):
                     continue
+                # The resource is known, but its plugin is gone: the kubelet fails the start.
                 raise AllocationError(messages.PRE_START_NO_ENDPOINT.format(resource=resource))
             if not endpoint.options.pre_start_required:
                 continue
@@ -397,6 +404,7 @@ class DeviceManager:
 
         Connections are closed, admissions in progress fail, and nothing more is written.
         """
+        # Timer first: a removal in progress still writes, and the writer is closed last.
         self._grace_period.close()
         self.plugins.close()
         self.state.writer.close()

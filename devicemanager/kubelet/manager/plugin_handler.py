@@ -65,6 +65,8 @@ class HealthUpdates(queue.SimpleQueue[PodUid]):
 
         The limit is not exact: concurrent reports can exceed it by a few.
         """
+        # Never wait for the reader: the kubelet's channel is bounded and drops updates, too
+        # (``genericDeviceUpdateCallback``, v1.32).
         if self.qsize() >= self.maxsize:
             return False
         self.put(pod)
@@ -160,10 +162,13 @@ class ClientHandler:
             if "Q2" in self._quirks and self._connected(resource, name):
                 raise EndpointError(messages.ALREADY_CONNECTED.format(socket=socket or name))
             endpoint, replaced = state.endpoints.connect(resource, name, options)
+            # Under the same lock as the registration: an allocation that finds the endpoint also
+            # finds its connection.
             state.connections[endpoint.id] = connection
             closed = [(old, state.connections.pop(old.id)) for old in replaced]
             state.changed()
         for old, old_connection in closed:
+            # Outside the lock: closing a channel can block.
             leaks = not self._quirks.isdisjoint(_LEAVE_OPEN)
             if leaks:
                 self.keep_open(old_connection)
@@ -201,8 +206,12 @@ class ClientHandler:
                 if self._closed or not state.endpoints.update(endpoint, devices):
                     return
                 applied = self._apply(resource, change)
+                # Before the next admission computes hints: the policy must know all nodes of the
+                # devices.
                 lacking = self._make_room(devices.device_index.per_node)
                 break
+        # Published before DEVICES_UPDATED, so that a test that waits for the list finds the
+        # warnings.
         warnings = list_warnings(columns, devices)
         if lacking:
             warnings += (messages.NO_SUCH_NUMA_NODE.format(node=lacking[0]),)
@@ -251,6 +260,7 @@ class ClientHandler:
                 resource=resource,
             )
         self._follow_up(resource, applied)
+        # Last, because it takes the lock again to arm the timer.
         if departure.promoted is None:
             self._stopped()
 
@@ -333,6 +343,8 @@ class ClientHandler:
         ledger = self._state.ledger
         if "Q8" not in self._quirks:
             return ledger.holders_of(resource, touched)
+        # Q8: the kubelet compares ids without the resource, so a device of another resource with
+        # the same id counts, too.
         held: dict[PodUid, set[DeviceId]] = {}
         for name, _ in ledger.resources():
             for pod, ids in ledger.holders_of(name, touched).items():

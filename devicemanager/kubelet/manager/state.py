@@ -226,6 +226,7 @@ class State:
 
     def note_list(self, resource: ResourceName, healthy: tuple[DeviceId, ...] | None) -> None:
         """Put a resource's healthy devices into the checkpoint; None removes the resource."""
+        # A copy: snapshots that are being written share the current mapping.
         registered = dict(self._document.registered)
         if healthy is None:
             registered.pop(resource, None)
@@ -243,6 +244,7 @@ class State:
         self._leftover.pop(pod, None)
         self._document.put(pod, self.ledger.pod(pod))
         self.changed()
+        # After ``changed``: the pod must have a version that no reader has seen yet.
         self.pod_versions[pod] = self.version
 
     def forget(self, pod: PodUid) -> bool:
@@ -275,9 +277,12 @@ class State:
     def withdraw(self, allocation: PodAllocation) -> bool:
         """Undo an admission that may be partly done. True if the checkpoint must be written."""
         uid = allocation.pod.uid
+        # A pod that is readmitted keeps its CPUs, memory and node share if the interrupt came
+        # before this admission changed them.
         is_new = uid not in self.pod_versions
         others = [each.draft for each in self.pods.admissions() if each is not allocation]
         entered = self.ledger.withdraw(allocation.draft, others)
+        # The interrupt can have hit the node's sums between two assignments.
         self.node.recount()
         if allocation.placed or is_new:
             self.node.remove(uid)
@@ -324,6 +329,7 @@ class State:
         for _, resource, ids in entries:
             holders = self.ledger.holders_of(resource, ids)
             holders.pop(pod, None)
+            # The given devices themselves can name one device for two containers.
             twice = {id_ for id_ in ids if (resource, id_) in mine}
             if twice:
                 holders[pod] = twice
@@ -345,8 +351,11 @@ class State:
             self.note_pod(pod)
         for name, ids in sorted((saved.registered_devices or {}).items()):
             resource = ResourceName(name)
+            # Its grace period starts now: the plugins of a restarted kubelet get the whole period.
             self.endpoints.restore(resource, now)
             self.note_list(resource, ())
+            # Healthy devices in the file that no plugin has confirmed: the next list must be
+            # written even if it changes nothing else.
             self.is_stale |= bool(ids)
         self.is_sources_ready = not self.ledger.pods()
 

@@ -44,6 +44,7 @@ def snapshot(state: State) -> ManagerSnapshot:
     """
     lists = dict(state.endpoints.resources())
     serving = {name: state.endpoints.serving(name) for name in lists}
+    # Reservations are copied one by one: the sets inside are never changed, but the lists are.
     drafts = [
         (each.pod.uid, resource, ids)
         for each in state.pods.admissions()

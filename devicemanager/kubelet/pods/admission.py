@@ -36,6 +36,8 @@ class ContainerOutcome:
     """Why the container did not start; empty if it did, or was not to be started."""
     claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Devices of the structured claims that the container uses, as ``pool/device``."""
+    # A function, not the settings: merging decodes the responses of plugins, and most tests never
+    # read the settings.
     merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)
     """Merges the settings by the rules of the kubelet's version; None for the current rules."""
 
@@ -60,6 +62,7 @@ class ContainerOutcome:
         that is missing on the host or cannot be rendered, CdiError for CDI devices that no file
         defines, and WireError as :attr:`run_options`.
         """
+        # Imported here: only tests that render OCI need the runtime, and it loads YAML.
         from devicemanager.kubelet.runtime.cdi import load
         from devicemanager.kubelet.runtime.oci import render
 
@@ -74,6 +77,8 @@ class NoContainers(dict[str, Any]):
         super().__init__()
         self._rejection = rejection
 
+    # A dict that explains missing keys, because a test that forgets to check ``admitted`` fails
+    # here.
     def __missing__(self, name: str) -> ContainerOutcome:
         raise KeyError(f"{name}: {self._rejection}")
 
@@ -81,6 +86,7 @@ class NoContainers(dict[str, Any]):
 class LazyExplanation:
     """An explanation that is built on first use."""
 
+    # Explaining costs more than admitting; most explanations are never read.
     __slots__ = ("_build", "_built")
 
     def __init__(self, build: Callable[[], AdmissionExplanation]) -> None:

@@ -188,6 +188,7 @@ class ContainerLifecycle:
         with self._lock:
             wait = self._back_off.wait(key, finished_at)
         when = finished_at + wait
+        # Not by a timer, even of 0 seconds: the caller of ``exited`` can rely on a restart at once.
         if when <= self._clock.monotonic():
             self._restart(record, container, finished_at)
             return
@@ -211,8 +212,10 @@ class ContainerLifecycle:
         with self._lock:
             self._back_off.starts(key, finished_at, self._clock.monotonic())
         try:
+            # Without any lock: PreStartContainer may block in the plugin.
             self._containers.start(record, container.name)
         except (DeviceManagerError, ValueError) as error:
+            # The failure can be the deletion of the pod; then there is nothing to report.
             if self._may_start(record, container):
                 self._containers.failed(record, container, error)
                 # Retried like a container that exited, at the time when it last did.
@@ -222,6 +225,7 @@ class ContainerLifecycle:
         key = record.pod.uid, container.name
         with self._lock:
             when = finished_at + self._back_off.wait(key, finished_at)
+        # The back-off can be over already; without a minimum this would be a busy loop.
         when = max(when, self._clock.monotonic() + _SHORTEST_GRACE)
         self._call_at(key, when, lambda: self._restart(record, container, finished_at))
 
@@ -263,6 +267,7 @@ class ContainerLifecycle:
         with self._store.lock:
             record = self._store.known(uid)
             before = record.deletion_grace
+            # As in the kubelet, a second deletion can only shorten the grace period.
             is_shorter = before is None or grace < before
             if is_shorter:
                 record.deletion_grace = grace
@@ -273,6 +278,7 @@ class ContainerLifecycle:
                 f"{go_seconds(grace)} to end",
                 pod=record.pod.uid,
             )
+        # A pod that is being deleted restarts no containers.
         self.forget(record)
         if is_shorter:
             self._await_deletion(record, grace)
@@ -316,6 +322,7 @@ class ContainerLifecycle:
         with self._lock:
             old, self._timers[key] = self._timers.pop(key, None), cancel
             is_closed = self._closed
+        # Outside the lock: cancelling waits for a callback in progress, which takes the lock.
         if old is not None:
             old()
         if is_closed:

@@ -126,6 +126,8 @@ class Containers:
         problem = self._cdi.problem(options, pod.uid, container.name)
         options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
         with self._store.lock:
+            # Under the store's lock, because a reader of the record must see all its fields change
+            # at once.
             record.started(container, is_init, self._manager.clock.time())
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
@@ -145,6 +147,7 @@ class Containers:
         v1.32)."""
         held = self._manager.holdings(pod.uid).get(container.name, {})
         wanted = [name for name, count in container.limits.items() if count and name not in held]
+        # Resources that no plugin ever registered were warned of at admission.
         if not any(self._manager.is_known(name) for name in wanted):
             return
         try:

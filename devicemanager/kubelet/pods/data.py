@@ -61,6 +61,7 @@ def sorted_devices(given: ContainerOutcome) -> dict[str, list[str]]:
 
 def explanation_data(admission: Admission) -> Data | None:
     """Return why a pod got its devices or was rejected; None if it requested none."""
+    # Imported here: only a report of an admission needs the explanation as data.
     from devicemanager.core.explanation.data import as_dict
 
     explanation = admission.explanation

@@ -27,6 +27,7 @@ def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
 
     Raises WireError if a stored response cannot be read.
     """
+    # Imported here: only a container with devices needs the settings and their messages.
     from devicemanager.core import runoptions
     from devicemanager.kubelet.wire.settings import settings_from_bytes
 
@@ -55,10 +56,12 @@ class CdiRules:
         """Merge the settings as ``merged_options`` does, then apply these rules."""
         options = merged_options(held)
         if not self.uses:
+            # Without the feature gate, or before it existed, the kubelet ignores the field.
             return attrs.evolve(options, cdi_devices=())
         if not self.annotates or self.problem(options, pod, container):
             return options
         annotation = {_key(pod, container): ",".join(sorted(options.cdi_devices))}
+        # A plugin's annotation with the same key wins.
         merged = {**annotation, **options.annotations} if options.cdi_devices else {}
         annotations = {name: merged[name] for name in sorted(merged)}
         return attrs.evolve(options, annotations=annotations or options.annotations)

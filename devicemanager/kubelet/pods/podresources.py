@@ -126,6 +126,7 @@ class PodSource:
         if snapshot.inactive:
             pods = sorted((*snapshot.active, *snapshot.inactive), key=by_name)
             inactive = frozenset(map(_UID, snapshot.inactive))
+        # Pods keep their order, so two sequences differ by few insertions and removals.
         reuse = Reuse(self._pods, pods)
         uids = reuse.values(self._uids, _UID)
         of_claims = self._claim_versions(uids)
@@ -145,6 +146,7 @@ class PodSource:
                 ]
             known = reuse.values(self._versions, lambda _: _NEVER)
             stale = unequal(versions, known)
+            # Values are immutable: they are collected under the lock and converted without it.
             held = [self._held(pods[number]) for number in stale]
         previous = reuse.values(self._previous, lambda _: _NOT_BUILT)
         for number, its in zip(stale, held, strict=True):
@@ -188,6 +190,7 @@ class PodSource:
     def allocatable(self) -> podresources.Allocatable:
         with self._state.lock:
             lists = dict(self._state.endpoints.resources())
+        # Device lists are compared by identity: a list that changes nothing stays the same object.
         key = tuple(lists.values())
         with self._lock:
             if self._allocatable is None or self._allocatable[0] != key:

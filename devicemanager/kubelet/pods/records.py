@@ -179,6 +179,7 @@ class PodRecord:
         """
         for name in self.running:
             self.ended(name, exit_code, "Error" if exit_code else "Completed", now)
+        # Containers that never started make the pod Failed: it can no longer succeed.
         phase = phase_of(self.pod, self.statuses, is_ending=True)
         return phase if phase.is_terminal else Phase.FAILED
 
@@ -235,6 +236,7 @@ class PodStore:
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
         """``names`` has the names of pods that only the checkpoint knows, by UID."""
+        # Reentrant: methods call each other, and workers hold it around several of them.
         self.lock = threading.RLock()
         """Guards everything below, and the fields of the records."""
         self._names = names or {}
@@ -273,6 +275,7 @@ class PodStore:
 
     def _unknown(self, uid: str) -> str:
         for record in self._records.values():
+            # A common mistake: pods are admitted by name and identified by UID.
             if uid in (record.pod.name, title(record.pod)):
                 return f"{uid} is a pod's name, its UID is {record.pod.uid}"
         return f"no pod has the UID {uid!r}: it was not admitted, or was deleted"
@@ -289,6 +292,8 @@ class PodStore:
         with self.lock:
             taken = self._records.get(pod.uid)
             if taken is not None:
+                # A finished pod makes room for a new one with its UID, such as a static pod that
+                # was recreated.
                 if taken.is_active:
                     raise RequestError(_taken(pod, taken.pod))
                 self._drop(taken)

@@ -109,6 +109,8 @@ class FileQueue:
     def wait(self, patience: float) -> None:
         """Wait up to ``patience`` seconds for all queued actions."""
         with self._changed:
+            # Behind a late action nothing is waited for, or each new file would cost the patience
+            # again.
             if not self._late:
                 added = self._added
                 self._late = not self._changed.wait_for(lambda: self._done >= added, patience)
@@ -189,6 +191,7 @@ class ManifestFiles:
 
     def moved(self, old: str, new: str) -> None:
         """Handle a renamed file: its pod keeps running, unless the contents changed, too."""
+        # The state moves with the file. ``check`` then compares the contents as usual.
         if new != old and old in self._files and (self._directory / new).exists():
             self._vanished(new)
             self._files[new] = self._files.pop(old)
@@ -285,6 +288,7 @@ class ManifestFiles:
     def _complain(self, name: str, line: str) -> None:
         file = self._files.setdefault(name, _File())
         file.unreadable, file.wanted_uid = False, None
+        # Report a problem once, not again for every event of the file.
         if file.complaint == line:
             return
         file.complaint = line
@@ -320,6 +324,8 @@ class ManifestFiles:
                 with self._lock:
                     self._leaving.pop(pod.uid, None)
                     self._freed.append(pod.uid)
+                # The UID is free, but this is the queue's thread: only the directory's thread may
+                # check files.
                 self._wake()
 
     def _next_freed(self) -> str | None:
@@ -375,6 +381,7 @@ class StaticPods(FollowedDirectory):
         elif change.kind in _COMPLETE:
             for name in filter(is_manifest, (new, old)):
                 self._files.check(name)
+        # A new file is empty until its writer closes it.
         elif change.kind is ChangeKind.CREATED:
             if is_manifest(old) and is_complete_at_once(self.directory / old):
                 self._files.check(old)

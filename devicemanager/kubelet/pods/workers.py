@@ -90,6 +90,8 @@ class PodWorkers:
         with self._store.lock:
             record = self._store.add(pod, self._manager.clock.time())
             known_before = self._is_restored(pod.uid)
+        # The checkpoint knows the pod: an earlier kubelet started its containers, and they still
+        # run.
         if known_before and self._store.containers_survive:
             record.all_started()
         admission = self._admit(record)
@@ -129,6 +131,7 @@ class PodWorkers:
             else:
                 record.take_over(statuses)
         try:
+            # The checkpoint, if it names the pod, is more reliable than the caller's copy.
             if devices and not known:
                 self._manager.adopt(pod.uid, devices)
             admission = self._admit(record, holding=frozenset(self._manager.holdings(pod.uid)))
@@ -185,6 +188,7 @@ class PodWorkers:
             context = record.context(ready, self._settings.quirks)
             if holding is not None:
                 context = attrs.evolve(context, running=context.running & holding)
+            # Claims first: they can reject the pod before any plugin is called.
             self._claims.admit(pod)
             allocation = self._manager.admit(pod, context)
             self._note_admitted(record)
@@ -213,6 +217,7 @@ class PodWorkers:
     def _give_up(self, record: PodRecord) -> None:
         """Forget a pod whose admission was interrupted, and free what it was allocated."""
         with self._store.lock:
+            # Another caller can have deleted the pod meanwhile, and freed everything.
             was_there = self._store.is_current(record)
             self._store.remove(record)
         if was_there:
@@ -243,6 +248,7 @@ class PodWorkers:
         return self._rejection(pod, rejected)
 
     def _answer(self, pod: Pod, allocation: PodAllocation) -> Admission:
+        # Imported here: only the first admission needs the result.
         from devicemanager.kubelet.pods.admission import (
             Admission,
             ContainerOutcome,
@@ -301,6 +307,7 @@ class PodWorkers:
         """
         for container, _ in pod.all_containers():
             for resource, count in container.limits.items():
+                # Only extended resources can be devices; cpu and memory are the node check's.
                 if not count or not is_extended_resource_name(resource):
                     continue
                 if self._manager.is_known(resource):
@@ -391,6 +398,7 @@ class PodWorkers:
                 return record.phase
             phase = record.stop(exit_code, self._manager.clock.time())
             record.disrupted = disruption
+        # A reason such as Evicted makes the pod Failed, also if every container exited with 0.
         phase = Phase.FAILED if reason else phase
         self._finish(record, phase, reason, message)
         return phase
@@ -402,6 +410,7 @@ class PodWorkers:
             if not self._store.is_current(record) or not record.is_active:
                 return
             now = self._manager.clock.time()
+            # Only sidecars still run: they are stopped when the last app container has exited.
             for name in record.running:
                 record.ended(name, 0, "Completed", now)
             self._store.end(record, phase, reason, message)
