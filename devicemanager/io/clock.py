@@ -57,6 +57,7 @@ class SystemClock:
 
     def __init__(self) -> None:
         # Guards the fields below; not held during callbacks.
+        # A plain lock: a Condition's default RLock is slower and not needed.
         self._changed = threading.Condition(threading.Lock())
         self._timers: list[_Timer] = []
         self._numbers = count()
@@ -87,6 +88,7 @@ class SystemClock:
                 heapq.heapify(self._timers)
                 self._changed.notify_all()
             thread = self._thread
+            # A callback that cancels its own timer must not wait for itself.
             if thread is None or thread is threading.current_thread() or not thread.is_alive():
                 return
 
@@ -129,7 +131,9 @@ class SystemClock:
                 if rest <= 0:
                     self._running = heapq.heappop(self._timers)
                     return self._running
+                # A wait longer than TIMEOUT_MAX, such as for math.inf, raises OverflowError.
                 self._changed.wait(min(rest, threading.TIMEOUT_MAX))
+            # Under the lock, so that a timer that is set now starts another thread.
             self._thread = None
             self._changed.notify_all()
             return None
@@ -164,6 +168,7 @@ class ManualClock:
         with self._lock:
             if not self._timers or self._timers[0][0] > until:
                 return None
+            # The clock shows the timer's own time while its callback runs.
             when, _, callback = heapq.heappop(self._timers)
             self._now = max(self._now, when)
             return callback

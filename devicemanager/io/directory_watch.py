@@ -66,6 +66,8 @@ class FollowedDirectory(abc.ABC):
         try:
             self._watch.start()
             self._scan()
+            # After the scan, on the caller's thread: the first contents are there when ``start``
+            # returns.
             self._worker.start()
         except OSError as error:
             self._watch.stop()
@@ -80,6 +82,7 @@ class FollowedDirectory(abc.ABC):
         self._stopping.set()
         self._watch.stop()
         self._close()
+        # Wakes the thread, which may be waiting for a change.
         self._todo.put(None)
         if self._worker.is_alive():
             self._worker.join(_PATIENCE)

@@ -52,6 +52,7 @@ class IdlePool(Generic[T]):
         try:
             yield
         finally:
+            # In a child that was forked inside the block, the pool is another one.
             if idle is self._here():
                 self._disable(idle)
 
@@ -61,6 +62,7 @@ class IdlePool(Generic[T]):
             idle.enablers -= 1
             if not idle.enablers:
                 left, idle.objects = idle.objects, left
+        # Outside the lock: disposing can take milliseconds.
         for item in left:
             self._end(item)
 

@@ -53,5 +53,6 @@ class _Noted(logging.Handler):
         self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
+        # Other threads may log at the same time.
         if record.name == "root" and record.thread == self._thread:
             self.lines.append(record.getMessage())

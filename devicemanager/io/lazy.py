@@ -30,6 +30,7 @@ def lazy_names(
         from importlib import import_module
 
         value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        # Stored, so that __getattr__ is called once per name.
         setattr(sys.modules[package], name, value)
         return value
 

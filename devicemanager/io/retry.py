@@ -48,6 +48,7 @@ def retry(
         if report is not None and error is not None and state.next_action is not None:
             report(error, state.next_action.sleep)
 
+    # tenacity expects a function that returns None.
     def pause(wait: float) -> None:
         sleep(wait)
 

@@ -39,8 +39,10 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     """
     # Checked before the open, too, since opening a device can have effects.
     _check(Path(path).stat(), limit)
+    # O_NONBLOCK: a FIFO without a writer opens at once. O_NOCTTY: a terminal does not become ours.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
+        # Again, because the path can have been replaced between stat and open.
         _check(os.fstat(descriptor), limit)
         return _read(descriptor, limit)
     finally:

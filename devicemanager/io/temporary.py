@@ -23,6 +23,7 @@ def short_directory() -> Path:
 
     Raises NoDirectory.
     """
+    # Many CI systems set a long TMPDIR, in which a socket's path would exceed 107 bytes.
     where = "/tmp"
     try:
         chosen = tempfile.gettempdir()

@@ -208,6 +208,7 @@ class DirectoryWatch:
 
     def _report(self, event: FileSystemEvent) -> None:
         old, new = _name(event.src_path), _name(event.dest_path)
+        # Only the watched directory itself is of interest, not those inside it.
         if event.is_directory:
             if event.event_type != ChangeKind.DELETED or event.src_path != self._place:
                 return

@@ -42,6 +42,7 @@ class Flag(NamedTuple):
         return f"--{self.name or self.field.replace('_', '-')}"
 
 
+# Not formatted: one field per line would make the table three times as long.
 FLAGS = (
     Flag(
         "kubelet_version", "version", "VERSION",

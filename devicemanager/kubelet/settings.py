@@ -49,6 +49,7 @@ def _invalid(field: str, value: object, expected: str) -> ValueError:
 def _names(field: str, value: Iterable[str]) -> frozenset[str]:
     """Return the names as a set. Reject a string: it would become a set of letters."""
     with contextlib.suppress(TypeError):
+        # TypeError for a value that cannot be iterated or hashed: the error below names the field.
         names = frozenset(value)
         if not isinstance(value, str) and all(isinstance(name, str) for name in names):
             return names
@@ -61,6 +62,7 @@ def _as_quirks(value: Iterable[str]) -> frozenset[str]:
 
 def _as_resources(value: Iterable[ResourceName]) -> frozenset[ResourceName]:
     names = _names("declared_resources", value)
+    # Sorted, so that of several invalid names always the same one is reported.
     for name in sorted(names):
         if not is_extended_resource_name(name):
             raise _invalid(
@@ -149,6 +151,7 @@ def _as_version(value: Any) -> str:
 def _as_gates(value: Any) -> Mapping[str, bool]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise _invalid("feature_gates", value, "a mapping of names to True or False")
+    # Read-only: Settings are frozen, and a dict inside could still be changed.
     return MappingProxyType(dict(value))
 
 

@@ -29,6 +29,7 @@ class NumaError(RequestError):
     """Invalid NUMA settings; the text is one line and names the place."""
 
     def __init__(self, text: str) -> None:
+        # The text can quote a file; line ends would break the one-line form.
         super().__init__(" ".join(text.split()))
 
 
@@ -58,8 +59,10 @@ def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
     """
     if text == HOST:
         return from_host(root)
+    # Before the file: a file named 0-3 would be surprising.
     if re.fullmatch(r"[0-9,\-\s]*", text):
         return from_ids(text)
+    # lexists: of a dangling link the error should name the link.
     if not os.path.lexists(text):
         forms = f"`{HOST}`, NUMA nodes such as 0,1 or 0-3, or an existing file"
         raise NumaError(f"invalid --numa {text!r}: use {forms}")
@@ -158,6 +161,7 @@ def id_list(where: object, text: str) -> list[int]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise NumaError(f"{where}: invalid range `{part}`: put the lower number first")
+        # Checked before the range is expanded: 0-999999999 must not use up the memory.
         if last - first >= _MAX_LISTED:
             raise NumaError(f"{where}: range `{part}` too long: limit {_MAX_LISTED} numbers")
         ids.extend(range(first, last + 1))
@@ -178,6 +182,7 @@ def _ids(where: str, value: object) -> list[int]:
 
 
 def _id(where: str, value: object) -> int:
+    # YAML reads ``yes`` as True, and a bool is an int to isinstance.
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise NumaError(f"{where}: invalid `{value}`: expected a number from 0")
     return value

@@ -46,11 +46,13 @@ def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tu
 def _ids(device: Path) -> tuple[str, str] | None:
     try:
         return _plain((device / "vendor").read_text()), _plain((device / "device").read_text())
+    # The device vanished during the read, as with hot-unplug or a driver that reloads.
     except OSError:
         return None
 
 
 def _plain(text: str) -> str:
+    # sysfs prefixes ids with 0x; plugins write them with or without it, in either case.
     return text.strip().lower().removeprefix("0x")
 
 
@@ -67,6 +69,7 @@ def resolve(
 
 def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices:
     """Read which of the devices that the settings request the host has."""
+    # Devices with addresses are not searched: a restored response has them already.
     pairs = {_pair(device) for device in settings.pci_devices if not device.addresses}
     return HostDevices(sysfs, {pair: addresses(*pair, sysfs) for pair in sorted(pairs)})
 
@@ -77,10 +80,12 @@ def assign(
     """Assign addresses as ``resolve`` does, from the result of ``find``; reads nothing."""
     if not settings.pci_devices:
         return settings
+    # Addresses of the same response count as taken, too.
     taken = {*in_use, *(a for device in settings.pci_devices for a in device.addresses)}
     open_requests = Counter(
         _pair(device) for device in settings.pci_devices if not device.addresses
     )
+    # All or nothing: ``_free`` raises before any address is assigned.
     free = {pair: _free(pair, count, host, taken) for pair, count in open_requests.items()}
     return attrs.evolve(
         settings,

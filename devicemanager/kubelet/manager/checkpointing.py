@@ -50,6 +50,8 @@ class TextDocument:
         self._text.set_registered(registered)
 
     def put(self, pod: PodUid, held: Holdings) -> None:
+        # Rendered now, under the lock, but only this pod's entries; joining them happens without
+        # it.
         self._text.put(pod, [checkpoint.render_entry(each) for each in pod_entries(pod, held)])
 
     def remove(self, pod: PodUid) -> None:

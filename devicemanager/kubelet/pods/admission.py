@@ -145,6 +145,7 @@ class Admission:
         if not self.admitted:
             raise Rejected(self.reason, self.message)
 
+    # ``if kubelet.admit(pod):`` would be true for a rejected pod, too.
     def __bool__(self) -> bool:
         raise TypeError("an Admission has no truth value: use its .admitted")
 

@@ -190,7 +190,7 @@ class PodSource:
     def allocatable(self) -> podresources.Allocatable:
         with self._state.lock:
             lists = dict(self._state.endpoints.resources())
-        # Device lists are compared by identity: a list that changes nothing stays the same object.
+        # Device lists have no __eq__: comparing the key compares identities.
         key = tuple(lists.values())
         with self._lock:
             if self._allocatable is None or self._allocatable[0] != key:

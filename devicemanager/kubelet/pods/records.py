@@ -218,6 +218,7 @@ class PodRecord:
         self.running = frozenset()
 
 
+# Users pass an Admission or a manifest by mistake; without a check that is a KeyError later.
 def pod_uid(uid: object) -> PodUid:
     """Check that a value is a UID. Raises RequestError for another value, such as an
     ``Admission``."""
@@ -350,6 +351,7 @@ class PodStore:
         return self._active if record.is_active else self._inactive
 
     def _show(self, record: PodRecord) -> None:
+        # A binary search instead of a sort: pods come and go one at a time.
         insort(self._list_of(record), record.pod, key=by_name)
         self._changed()
 

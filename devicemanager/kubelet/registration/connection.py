@@ -48,6 +48,8 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 T = TypeVar("T")
 
+# gRPC raises ValueError for a call on a channel that is closed, and the channel of a plugin can be
+# closed at any moment.
 _GRPC_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
 _ABANDONED = RpcError("Canceled", "the kubelet abandoned the call")
 
@@ -56,6 +58,7 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
     """Convert a failed call's status, with the code as Go prints it."""
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
+    # gRPC's Python library has its own text. A plugin that fails with the same code keeps its text.
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in details:
         details = "context deadline exceeded"  # our own deadline: Go's text for it
     return RpcError(go_name(code.name), details)
@@ -97,6 +100,7 @@ class Calls:
         method = self._method(path)
         call = self.begin(path, request)
         try:
+            # The usual case costs one attribute: every admission makes calls.
             if self._faults is None or not self._faults.registry.armed:
                 response = method(request, timeout=timeout)
             else:
@@ -137,6 +141,7 @@ class Calls:
         return None if self._recorder is None else self._recorder.begin(_name(path), request)
 
     def _method(self, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
+        # A callable per call would be slow to create, so each is created once.
         method = self._methods.get(path)
         if method is None:
             method = self._methods[path] = self._channel.unary_unary(path)
@@ -218,6 +223,7 @@ class Connection:
         """Run ``work`` on the connection's own thread, once. Raises RuntimeError if no thread
         can be started."""
         name = f"list-{self.path.name}"
+        # A daemon: a plugin that never ends its stream must not keep the interpreter alive.
         thread = threading.Thread(target=work, name=name, daemon=True)
         thread.start()
         self._thread = thread
@@ -259,6 +265,7 @@ class Connection:
                 dp_grpc.LIST_AND_WATCH
             )
             stream = method(b"")
+        # The channel was closed between the registration and this call.
         except ValueError:
             return "the connection was closed"
         call = self._calls.begin(dp_grpc.LIST_AND_WATCH, b"")
@@ -286,15 +293,19 @@ class Connection:
     @staticmethod
     def _read(stream: Iterable[bytes], on_list: OnList, call: CallInProgress | None) -> None:
         last: bytes | None = None
+        # One reader per stream: it reuses the columns of the list before.
         reader = ListReader()
         for message in stream:
             if call is not None:
                 call.received_message(message)
+            # Bytes are compared first: plugins repeat their list periodically, and equal ones cost
+            # nothing.
             if message != last:
                 on_list(reader.read(message))
                 last = message
 
     def _cause(self, error: RpcError) -> str:
+        # gRPC's text names its own option; the user needs the name of the setting.
         if error.code == "ResourceExhausted":
             limit = self._settings.max_list_bytes
             return (
@@ -323,6 +334,7 @@ class Connection:
         return AllocateAnswer(
             tuple(
                 [
+                    # Deterministic, so that equal responses make equal checkpoints.
                     each.SerializeToString(deterministic=True)
                     for each in response.container_responses
                 ]

@@ -65,6 +65,7 @@ class Dialer:
         try:
             sockets.check_path(path)
         except SocketPathError as error:
+            # The kubelet fails at its deadline also for a path that can never work.
             await asyncio.sleep(seconds)
             raise DialError(str(error)) from error
         attempt = Attempt(path)
@@ -77,6 +78,8 @@ class Dialer:
     async def _repeat(self, attempt: Attempt) -> int:
         wait = _FIRST_WAIT
         while True:
+            # The semaphore is held only during an attempt, so that waiting plugins do not block
+            # others.
             async with self._later if attempt.was_silent else self._first:
                 if await attempt.run():
                     return attempt.pid
@@ -109,6 +112,7 @@ class Attempt:
     async def run(self) -> bool:
         """Try once. True if gRPC is served."""
         try:
+            # A new socket per attempt: a failed connect leaves a unix socket in an undefined state.
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                 return self._may_open(peer) and self._connect(peer) and await self._greet(peer)
         except OSError as error:
@@ -117,6 +121,7 @@ class Attempt:
 
     def _may_open(self, peer: socket.socket) -> bool:
         """True if enough descriptors are free. The kernel always assigns the lowest number."""
+        # Read each time: a test or the user can change the limit.
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if leaves_enough(peer.fileno(), limit):
             return True
@@ -127,6 +132,8 @@ class Attempt:
         return False
 
     def _connect(self, peer: socket.socket) -> bool:
+        # Connecting a unix socket never waits, except if the backlog is full: then it fails at
+        # once.
         peer.setblocking(False)
         code = peer.connect_ex(str(self._path))
         if code:
@@ -136,6 +143,7 @@ class Attempt:
         return not code
 
     async def _greet(self, peer: socket.socket) -> bool:
+        # Read before the handshake: the process can close its end at any moment.
         self.pid, _, _ = _CREDENTIALS.unpack(
             peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
@@ -145,12 +153,14 @@ class Attempt:
             async with asyncio.timeout(self._patience):
                 await loop.sock_sendall(peer, sockets.PREFACE)
                 while len(answer) < sockets.FRAME_HEAD:
+                    # Only the frame's head: a server may send any amount of settings.
                     more = await loop.sock_recv(peer, sockets.FRAME_HEAD - len(answer))
                     if not more:
                         self.problem = f"{self._path}: the connection was closed at once"
                         return False
                     answer += more
         except TimeoutError:
+            # Longer next time: the plugin may be slow to start, as a Python program is.
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.problem = f"{self._path}: it accepts connections but does not respond"
             return False

@@ -55,6 +55,7 @@ class LoopThread:
                 future.cancel()
                 return future
             try:
+                # Created with the first task: most kubelets in tests never register a plugin.
                 loop, _ = self._running = self._running or loops.take() or _start()
             except BaseException:
                 task.close()
@@ -74,6 +75,7 @@ class LoopThread:
             return
         loop, _ = running
         try:
+            # Tasks run their ``finally`` blocks now. One that blocks must not block the stop.
             asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(_CANCEL_SECONDS)
         except TimeoutError:
             _end(running)
@@ -82,6 +84,7 @@ class LoopThread:
 
 
 def _start() -> Running:
+    # Independent of the event loop policy, which a program can replace.
     loop = asyncio.SelectorEventLoop()
     thread = threading.Thread(target=_run, args=(loop,), name="registration", daemon=True)
     try:
@@ -102,6 +105,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 async def sleep(clock: Clock, seconds: float) -> None:
     """Wait, on the running event loop, until the clock has advanced by ``seconds``."""
     loop = asyncio.get_running_loop()
+    # By the kubelet's clock, not the loop's: a test advances a ManualClock.
     over = asyncio.Event()
 
     def wake() -> None:

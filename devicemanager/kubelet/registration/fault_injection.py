@@ -38,6 +38,7 @@ class PluginFaults:
         self.registry = registry
         """Its ``armed`` is False if no fault is set at all."""
         self._resource = resource
+        # Faults name a plugin by the file name of its socket; the watcher's names are paths.
         self._plugin = Path(name).name
         self._stalled: Hold | None = None
 
@@ -51,6 +52,7 @@ class PluginFaults:
 
         Raises InjectedError instead of making the call or returning its response.
         """
+        # A fault is looked up twice, because it can apply to the call or to its response.
         before = self._fired(rpc, _BEFORE, call)
         for hold in _holds(before):
             hold.wait()
@@ -81,6 +83,7 @@ class PluginFaults:
 
     def closed(self) -> None:
         """Unblock the reader of lists: the connection is closed."""
+        # A copy: the reader clears the field when it continues.
         stalled = self._stalled
         if stalled is not None:
             stalled.release()
@@ -118,6 +121,8 @@ def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
     """Cut the connection while the call is in flight, if a fault says so."""
     holds = [each.hold() for each in fired if _is_during(each)]
     for hold in holds:
+        # ``when=during`` with a delay: a timer cuts the connection while the plugin handles the
+        # call.
         hold.then(cut)
     try:
         yield
@@ -134,6 +139,7 @@ def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:
     if fault.kind.name == "fail-call":
         raise _injected(fault)
     cut()
+    # The code that gRPC reports for a connection that breaks during a call.
     raise InjectedError("Unavailable", "the connection was cut", str(fault))
 
 
@@ -177,6 +183,7 @@ def _socket(number: int) -> socket.socket | None:
 
 
 def _is_connection(each: socket.socket, bound: str) -> bool:
+    # Accepted sockets have the name of the socket that accepted them.
     if each.family != socket.AF_UNIX or each.getsockname() != bound:
         return False
     return not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)

@@ -106,6 +106,7 @@ class Registrar:
         self.faults = faults or FaultRegistry()
         self.dialer = Dialer()
         self._loop = LoopThread()
+        # Few threads: what blocks here is short, except for callbacks of tests.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         # Guards the four fields below.
         self._lock = threading.Lock()
@@ -214,6 +215,7 @@ class Registrar:
         because an unchecked registration can have any name."""
         with self._lock:
             is_new = resource not in self._counts
+            # An unbounded dict would let a flood of invalid names use up the memory.
             if is_new and (len(self._counts) >= _COUNTED or len(resource) > _LONGEST_NAME):
                 resource = OTHER_RESOURCES
             self._counts[resource] += 1
@@ -237,6 +239,7 @@ class Registrar:
         dial_failed: str,
     ) -> EndpointId:
         try:
+            # Before a channel exists: gRPC needs a thread to wait for a connection.
             pid = await self.dialer.dial(socket, self._settings.dial_timeout)
         except DialError as error:
             # The kubelet's error does not depend on the cause: its dialing ends at the deadline.
@@ -252,6 +255,7 @@ class Registrar:
             self._serve(connection, result, resource, name, options, pid)
 
         with self._lock:
+            # ``stop`` joins these: the manager does not know them yet.
             self._connecting.add(connection)
         try:
             connection.run(serve)
@@ -276,6 +280,7 @@ class Registrar:
         that never answer. Plugins in the kubelet's own process, as in tests, are trusted.
         """
         limit = self._settings.max_registrations_per_process
+        # A process id of 0 is one of another pid namespace: it cannot be counted.
         if pid in (0, os.getpid()):
             limit = None
         # A plugin that re-registers has two connections until the older one has ended.
@@ -310,6 +315,8 @@ class Registrar:
         """Serve one registration, on its connection's thread: options, the manager, then its
         lists."""
         try:
+            # The connection's thread has no other owner: without a guard its exceptions would be
+            # lost.
             endpoint, is_read = self._guarded(self._take_in, connection, resource, name, options)
         except RegistrationRejected as rejected:
             self._free_slot(pid)
@@ -318,6 +325,7 @@ class Registrar:
         finally:
             self._connected(connection)
         result.set_result(endpoint)
+        # After the result is set, so that Register is answered while the first list is read.
         if is_read:
             self._follow(endpoint, connection, pid)
 
@@ -362,6 +370,7 @@ class Registrar:
         Its lists are not read then.
         """
         context = FaultContext(resource, Path(name).name)
+        # Chosen now, started in ``answered``: the plugin gets its response before the process ends.
         fired = self.faults.at(InjectionPoint.REGISTERED, context, start=False)
         if fired:
             with self._lock:
@@ -370,6 +379,7 @@ class Registrar:
 
     def answered(self, endpoint: EndpointId) -> None:
         """Start the faults that were waiting until the plugin had its response."""
+        # Checked without the lock: without faults this is always empty.
         if self._on_answer:
             with self._lock:
                 fired = self._on_answer.pop(endpoint, ())
@@ -408,6 +418,8 @@ class Registrar:
         with self._lock:
             connecting = [*self._connecting]
         for connection in connecting:
+            # Connections that are not taken in end by themselves: the loop has cancelled their
+            # tasks.
             connection.join()
         self._pool.shutdown()
 
@@ -418,6 +430,7 @@ def shown(name: str) -> str:
 
 
 def _check(resource: ResourceName, versions: tuple[str, ...]) -> None:
+    # The order of the checks decides the text: the kubelet checks the version first.
     if VERSION not in versions:
         version = messages.go_quoted(shown(",".join(versions)))[1:-1]
         raise RegistrationRejected(messages.BAD_VERSION.format(version=version))

@@ -98,6 +98,7 @@ class RegistrationServer:
         self._background: set[asyncio.Task[None]] = set()
         """Tasks of plugins that already have their response; asyncio holds no reference to them."""
         self._bound = socket  # the path at which the kernel knows the socket
+        # Few threads are enough: a handler only starts a task.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         self._server = grpc.server(self._pool, options=[*_OPTIONS, *sockets.server_options()])
         service, method = dp_grpc.REGISTER.strip("/").split("/")
@@ -111,6 +112,7 @@ class RegistrationServer:
         ``before_published`` is called before plugins can see the socket, and may block.
         """
         try:
+            # The socket is bound under a private name and renamed when everything works.
             with sockets.published(self._socket) as private:
                 self._bound = private
                 self._server.add_insecure_port(sockets.target(private))
@@ -127,6 +129,7 @@ class RegistrationServer:
         Raises OSError if the socket cannot be removed; the server has stopped nevertheless.
         """
         try:
+            # By identity: another kubelet may have put its socket there.
             sockets.remove_if_same(self._socket, self._identity)
         finally:
             # Let responses in flight arrive. A call that is cut off makes gRPC
@@ -199,11 +202,13 @@ class RegistrationServer:
             await self._inject_rejection(resource, fired)
         registrar = self._registrar
         await registrar.check(resource, (version,), self._socket.parent / endpoint)
+        # Up to v1.24 the kubelet trusted the options in the request; later it asks the plugin.
         given = options if registrar.behaviour.options_of_request else None
         connecting = self._connect(resource, endpoint, given)
         if registrar.behaviour.register_waits:
             return await connecting
         task = asyncio.create_task(self._connect_later(connecting))
+        # Without a reference asyncio may collect a running task.
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return None
@@ -251,6 +256,7 @@ class RegistrationServer:
     ) -> None:
         try:
             endpoint = done.result()
+        # The kubelet stops: the loop has cancelled the task.
         except CancelledError:
             return self._reject(STOPPING, call, context, send)
         except RegistrationRejected as rejected:
@@ -270,6 +276,7 @@ class RegistrationServer:
             self._accept(endpoint, send)
 
     def _accept(self, endpoint: EndpointId | None, send: Send) -> None:
+        # Two messages for a stream: the response and its end.
         send(dp.Empty())
         send(None)
         if endpoint is not None:

@@ -101,6 +101,7 @@ class PluginWatcher:
             self._watch.start()
         except OSError as error:
             raise StartError(f"cannot watch {self._directory}: {error.strerror}") from error
+        # Sorted, so that plugins register in the same order in each run.
         for path in sorted(self._directory.iterdir()):
             self._changed(path)
 
@@ -118,6 +119,7 @@ class PluginWatcher:
             return
         found = _socket_at(path)
         with self._lock:
+            # Compared by identity: a socket that was replaced belongs to another process.
             known, task = self._known.get(path, (None, None))
             if known == found:
                 return
@@ -140,6 +142,7 @@ class PluginWatcher:
                 wait = min(2 * wait, LONGEST_WAIT)
             if plugin.is_given_up:
                 await self._registrar.in_thread(self._report_given_up, path)
+            # Registered or given up: nothing to do until the socket is gone.
             await asyncio.Event().wait()
         except Exception as error:
             self._on_error(error)
@@ -147,6 +150,7 @@ class PluginWatcher:
             self._deregister(plugin)
 
     def _deregister(self, plugin: _Plugin) -> None:
+        # Cleared first: this runs again when the task is cancelled.
         endpoint, plugin.endpoint = plugin.endpoint, None
         if endpoint is not None:
             self._registrar.deregister(endpoint)
@@ -156,10 +160,12 @@ class PluginWatcher:
         try:
             await self._registrar.dialer.dial(plugin.path, self._dial_timeout)
             options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
+            # A channel per attempt: gRPC's own back-off after a failure would delay the next one.
             channel = grpc.insecure_channel(sockets.target(plugin.path), options)
             try:
                 await self._handshake(plugin, channel)
             finally:
+                # Closing can block, so not on the event loop.
                 await self._registrar.in_thread(channel.close)
         except EndpointError as error:
             # Since v1.36 a plugin that could not be notified is not registered either (k/k#133335).
@@ -185,6 +191,7 @@ class PluginWatcher:
             is_known = isinstance(rejected, NotConnected)
             plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
+        # A second recorder: only now the resource is known.
         calls = Calls(channel, self._registrar.recorder(info.name, str(plugin.path)))
         if (fault := named(fired, "fail-notification")) is not None:
             call = calls.begin(pr_grpc.NOTIFY_REGISTRATION_STATUS, status.SerializeToString())
@@ -218,6 +225,7 @@ class PluginWatcher:
             # Other types (DRAPlugin, CSIPlugin) have no handler here.
             text = f"no handler registered for plugin type: {shown(info.type)} at socket {path}"
             raise await self._registrar.reject(resource, RegistrationRejected(text))
+        # A plugin can serve the device plugin API on another socket than the registration API.
         socket = Path(info.endpoint) if info.endpoint else path
         await self._registrar.check(resource, tuple(info.supported_versions), socket)
         dial_failed = self._registrar.behaviour.watcher_dial_failed

@@ -55,6 +55,7 @@ class ListReader:
 
     def read(self, message: bytes) -> Columns:
         """Return the devices of a message. Raises ``WireError`` as ``device_columns`` does."""
+        # Parsed with a type that leaves devices as bytes; equal bytes are never decoded twice.
         raw = rawlist.ListAndWatchResponse()
         try:
             raw.ParseFromString(message)
@@ -70,6 +71,7 @@ class ListReader:
 
     def _decode(self, devices: list[bytes]) -> Columns:
         """Return the columns of these devices, based on the previous list."""
+        # Devices were added or removed, so positions no longer match.
         if len(devices) != len(self._devices):
             return _columns_of_many(devices) if len(devices) >= _MANY else _columns(devices)
         different = list(compress(count(), map(ne, devices, self._devices)))
@@ -120,6 +122,7 @@ def _columns(devices: Iterable[bytes]) -> Columns:
                 health.append(state[0])
                 numa.append(state[1])
                 continue
+        # An unknown state, or an encoding other than the usual one: decode the whole device.
         whole = dp.Device.FromString(device)
         state = whole.health, _numa(whole)
         ids.append(whole.ID)
@@ -144,4 +147,5 @@ def _rest(device: bytes, device_id: str) -> bytes:
     if not 0 < len(text) < _LONG or not device.startswith(bytes((_ID_TAG, len(text))) + text):
         return b""
     rest = device[len(text) + 2 :]
+    # A second id after the first would win in a decoder; then the rest is not the state alone.
     return b"" if dp.Device.FromString(rest).ID else rest

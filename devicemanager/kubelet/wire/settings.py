@@ -61,6 +61,7 @@ def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSet
                     "filesystem, netlink, pci"
                 )
     return ContainerSettings(
+        # Maps of protobuf have no order; sorted, equal messages make equal settings.
         envs=dict(sorted(message.envs.items())),
         mounts=tuple(
             Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
@@ -89,6 +90,7 @@ def _pci_device(pci: dp.PciDevice) -> PciDevice:
 
 def _interface(netlink: dp.NetlinkDevice) -> NetworkInterface:
     name = netlink.interface_name
+    # Without a name for the container the interface keeps its own.
     return NetworkInterface(name, netlink.container_name or name, netlink.net_ns)
 
 
@@ -129,4 +131,5 @@ def _typed_devices(settings: ContainerSettings) -> Iterator[dp.TypedDevice]:
 
 def settings_to_bytes(settings: ContainerSettings) -> bytes:
     """Encode settings: equal settings give equal bytes."""
+    # Deterministic: the bytes are part of the checkpoint and of its checksum.
     return settings_to_message(settings).SerializeToString(deterministic=True)

@@ -65,6 +65,7 @@ def _rejected(path: Path, reason: str) -> CdiSpecError:
 
 def _document(path: Path) -> Any:
     text = read_regular(path, _MAX_SIZE).decode()
+    # Not by contents: YAML accepts nearly all JSON, and more that a JSON reader rejects.
     if path.suffix == ".json":
         return json.loads(text)
     documents = load_documents(text)
@@ -154,6 +155,7 @@ def _spec(path: Path, document: Any) -> CdiSpec:
     devices = dict(listed)
     if not devices:
         raise _Invalid("no devices")
+    # A dict keeps the last of two equal names, and the user would not know which one counts.
     if len(devices) < len(listed):
         names = Counter(name for name, _ in listed)
         twice = shown(max(names, key=names.__getitem__))
@@ -169,6 +171,7 @@ def _device(table: _Table) -> tuple[str, ContainerEdits]:
         raise _Invalid(f"{table.place}.name is not a valid device name: {shown(name)}")
     table.table("annotations")
     edits = _edits(table.table("containerEdits"))
+    # The specification requires edits; a device without any is a mistake in the file.
     if edits == ContainerEdits():
         raise _Invalid(f"{table.place}.containerEdits is empty for device {shown(name)}")
     return name, edits
@@ -201,6 +204,7 @@ def _text(value: Any, place: str) -> str:
 
 def _env(value: Any, place: str) -> str:
     text = _text(value, place)
+    # A missing name and a missing "=" are both errors; the value may be empty.
     if text.find("=") < 1:
         raise _Invalid(f"{place} must be of the form NAME=value, not {shown(text)}")
     return text
@@ -229,6 +233,7 @@ def _device_node(table: _Table) -> CdiDeviceNode:
         major=table.number("major"),
         minor=table.number("minor"),
         file_mode=table.number("fileMode", _MAX_UINT32),
+        # The default of runtimes.
         permissions=permissions or "rwm",
         uid=table.number("uid", _MAX_UINT32),
         gid=table.number("gid", _MAX_UINT32),

@@ -47,9 +47,11 @@ class Registry:
         requested = tuple(dict.fromkeys(names))
         parsed = {name: parse_name(name) for name in requested}
         unknown = tuple(name for name in requested if name not in self.devices)
+        # All unknown names in one error: a runtime fails in the same way.
         if unknown:
             raise UnresolvedCdiDevices(unknown, self._where())
         edits: list[tuple[str, ContainerEdits]] = []
+        # A file's own edits apply once per container, also if several of its devices are used.
         begun: set[Path] = set()
         for name, (_, device) in parsed.items():
             spec = self.devices[name]
@@ -92,6 +94,7 @@ def _read(directory: Path, earlier: dict[str, CdiSpec], errors: list[str]) -> di
             errors.append(str(error))
             continue
         for name in (f"{spec.kind}={device}" for device in spec.devices):
+            # Within one directory neither file wins, so the name is removed after the loop.
             if name in here or name in claimed:
                 errors.append(f"{path}: another file in {directory} defines {name}, too")
                 claimed.add(name)
@@ -105,6 +108,7 @@ def _read(directory: Path, earlier: dict[str, CdiSpec], errors: list[str]) -> di
 def _files(directory: Path, errors: list[str]) -> list[Path]:
     try:
         return sorted(p for p in directory.iterdir() if p.suffix in (".json", ".yaml"))
+    # /etc/cdi and /var/run/cdi exist only where a driver has created them.
     except FileNotFoundError:
         return []
     except OSError as error:

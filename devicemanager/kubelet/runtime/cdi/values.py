@@ -106,6 +106,7 @@ class CdiSpec:
     kind: str
     version: str
     devices: Mapping[str, ContainerEdits]
+    # Shared default: the class is frozen.
     edits: ContainerEdits = ContainerEdits()
 
 

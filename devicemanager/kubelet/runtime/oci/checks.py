@@ -64,6 +64,7 @@ def container_path(source: str, what: str, path: str) -> str:
     So it cannot leave the container's root. Raises OciError for a path that is not absolute.
     """
     _check_path(source, f"container path of {what}", path)
+    # posixpath keeps two leading slashes, which mean nothing to a runtime.
     return "/" + posixpath.normpath(path).lstrip("/")
 
 

@@ -84,10 +84,12 @@ class ContainerConfig:
                 f"not {shown(permissions)}"
             )
         nodes = self._read(inside, outside)
+        # The plugin can name a directory such as /dev/snd: each node below it is a device.
         for below, node in nodes.items():
             path, source = (f"{p}/{below}" if below else p for p in (inside, outside))
             value = _oci_device(path, node)
             self._devices.put(PLUGINS, path, source, (value, permissions))
+        # A regular file or a directory without nodes, as in sysfs: runtimes mount it.
         if not nodes:
             self.bind(
                 PLUGINS,
@@ -109,6 +111,7 @@ class ContainerConfig:
         check_interface(source, host_name)
         check_interface(source, name)
         self._interfaces.put(source, host_name, name, (host_name, name))
+        # Two interfaces cannot have the same name in the container.
         self._interfaces.drop_other_keys(source, host_name, name)
 
     def edit(self, source: str, edits: ContainerEdits) -> None:
@@ -129,6 +132,7 @@ class ContainerConfig:
         self._intel_rdt.update(edits.intel_rdt or {})
 
     def _cdi_device(self, source: str, edit: CdiDeviceNode) -> dict[str, Any]:
+        # Complete in the file: the host need not have the node.
         if edit.type == "p" or (edit.type and edit.major is not None):
             node = HostNode(edit.type, edit.major or 0, edit.minor or 0)
         else:

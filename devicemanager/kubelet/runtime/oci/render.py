@@ -43,6 +43,7 @@ def render(
     ``cdi`` does not define.
     """
     container = ContainerConfig(nodes)
+    # Plugins first, then CDI devices: the later one wins, as when a runtime applies CDI.
     for name, value in options.envs.items():
         container.env(PLUGINS, name, value)
     for mount in options.mounts:
@@ -61,6 +62,7 @@ def render(
 
 
 def _host_interface(interface: NetworkInterface) -> str:
+    # OCI names interfaces of the runtime's namespace only.
     if interface.net_ns:
         raise OciError(
             f"network interface {interface.host_name} is in {interface.net_ns}: "
