@@ -38,14 +38,14 @@ def two_nodes(root: Path) -> Path:
 @pytest.mark.parametrize(
     ("text", "nodes"), [("0", (0,)), ("1, 0", (0, 1)), ("0-2,5", (0, 1, 2, 5))]
 )
-def test_ids_on_the_flag(text: str, nodes: tuple[int, ...]) -> None:
+def test_node_ids_of_the_flag(text: str, nodes: tuple[int, ...]) -> None:
     machine = read_numa(text)
     assert machine.topology.nodes == nodes
     assert machine.cpu_provider() is None
     assert machine.memory_provider() is None
 
 
-def test_this_machine_is_read_from_sysfs(tmp_path: Path) -> None:
+def test_host_is_read_from_sysfs(tmp_path: Path) -> None:
     machine = read_numa("host", two_nodes(tmp_path))
     assert machine.topology.nodes == (0, 2)
     assert machine.topology.distances == ((10, 21), (21, 10))
@@ -53,11 +53,11 @@ def test_this_machine_is_read_from_sysfs(tmp_path: Path) -> None:
     assert machine.memory == {"memory": {0: 2 << 20, 2: 1 << 20}}
 
 
-def test_no_numa_in_sysfs_is_one_node(tmp_path: Path) -> None:
+def test_host_without_numa_has_one_node(tmp_path: Path) -> None:
     assert from_host(tmp_path).topology.nodes == (0,)
 
 
-def test_a_file_says_everything(tmp_path: Path) -> None:
+def test_file_with_all_keys(tmp_path: Path) -> None:
     path = tmp_path / "numa.yaml"
     path.write_text(
         "nodes: [0, 1]\n"
@@ -74,7 +74,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     assert memory is not None and len(memory.allocatable().memory) == 3
 
 
-def test_json_has_text_keys(tmp_path: Path) -> None:
+def test_json_file_has_text_keys(tmp_path: Path) -> None:
     path = tmp_path / "numa.json"
     path.write_text(
         '{"nodes": "0-1", "distances": {"1": [12, 10], "0": [10, 12]}, "cpus": {"1": 7}}'
@@ -113,7 +113,7 @@ def test_json_has_text_keys(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_faults_are_one_line_and_name_the_file(tmp_path: Path, content: str, fault: str) -> None:
+def test_errors_are_one_line_and_name_the_file(tmp_path: Path, content: str, fault: str) -> None:
     path = tmp_path / "numa.yaml"
     path.write_text(content)
     with pytest.raises(NumaError) as caught:
@@ -122,7 +122,7 @@ def test_faults_are_one_line_and_name_the_file(tmp_path: Path, content: str, fau
     assert "\n" not in str(caught.value)
 
 
-def test_faults_of_flag_and_files(tmp_path: Path) -> None:
+def test_errors_of_the_flag(tmp_path: Path) -> None:
     for text, fault in [
         ("", "--numa: no NUMA nodes: a machine has at least one"),
         ("0,0", "--numa: NUMA node 0 is listed twice"),
@@ -138,7 +138,7 @@ def test_faults_of_flag_and_files(tmp_path: Path) -> None:
         assert str(caught.value) == fault
 
 
-def test_odd_sysfs_is_named(tmp_path: Path) -> None:
+def test_invalid_sysfs_file_is_named(tmp_path: Path) -> None:
     root = two_nodes(tmp_path)
     distance = root / "sys/devices/system/node/node2/distance"
     distance.write_text("near far")

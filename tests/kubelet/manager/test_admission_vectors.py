@@ -1,4 +1,4 @@
-"""Every recorded admission, replayed; and a replay that can say no."""
+"""Replay of every recorded admission, and proof that the replay notices differences."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def scenarios() -> list[dict[str, Any]]:
     return [json.loads(line) for line in VECTORS.read_text(encoding="utf-8").split("\n") if line]
 
 
-def test_all_agree(scenarios):
+def test_replay_agrees_with_all_vectors(scenarios):
     outcomes = list(replay_file(VECTORS))
     assert len(outcomes) == len(scenarios) > 0
     assert {each.id: each.differences for each in outcomes if each.differences} == {}
 
 
 @pytest.mark.parametrize("name", ["versions.jsonl", "versions-edge.jsonl"])
-def test_each_version_agrees_with_its_own_results(name):
+def test_replay_agrees_for_each_version(name):
     path = VECTORS.with_name(name)
     outcomes = list(replay_file(path))
     versions = {json.loads(line)["kubelet"] for line in path.read_text("utf-8").splitlines()}
@@ -40,7 +40,7 @@ def test_each_version_agrees_with_its_own_results(name):
     assert {each.id: each.differences for each in outcomes if each.differences} == {}
 
 
-def test_one_policy_only(scenarios):
+def test_replay_of_one_policy(scenarios):
     of_policy = [each["id"] for each in scenarios if each["policy"] == "none"]
     assert [each.id for each in replay_file(VECTORS, "none")] == of_policy != []
 
@@ -50,7 +50,7 @@ FIELDS = ["admit", "affinity", "allocatable", "calls", "capacity", "device_count
 
 
 def altered(value: Any) -> Any:
-    """Something else in the same shape: the first value inside that can be another."""
+    """Return a value of the same shape in which the first value that can differ does."""
     match value:
         case bool():
             return not value
@@ -70,8 +70,8 @@ def altered(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_wrong_expectation_is_found(scenarios, field):
-    # Whatever field of whatever step says something else, the replay disagrees.
+def test_replay_notices_a_wrong_expectation(scenarios, field):
+    # A difference in any field of any step is noticed.
     tried = 0
     for scenario in scenarios:
         for number, step in enumerate(scenario["expect"].get("steps", ())):
@@ -85,7 +85,7 @@ def test_a_wrong_expectation_is_found(scenarios, field):
     assert tried
 
 
-def test_a_wrong_configuration_error_is_found(scenarios):
+def test_replay_notices_a_wrong_configuration_error(scenarios):
     wrong = next(copy.deepcopy(each) for each in scenarios if "config_error" in each["expect"])
     wrong["expect"]["config_error"] += "?"
     assert replay_scenario(wrong).differences
@@ -96,8 +96,8 @@ def test_a_wrong_configuration_error_is_found(scenarios):
     assert replay_scenario(right).differences
 
 
-def test_a_wrong_input_is_found(scenarios):
-    # One healthy device fewer than the recorded node had, everywhere: most must disagree.
+def test_replay_notices_a_wrong_input(scenarios):
+    # With one healthy device less than recorded, most scenarios must disagree.
     disagreed = 0
     chosen = [each for each in scenarios if each["resources"] and "steps" in each["expect"]][:40]
     for scenario in chosen:
@@ -108,7 +108,7 @@ def test_a_wrong_input_is_found(scenarios):
     assert disagreed > len(chosen) / 2
 
 
-def test_the_version_of_a_scenario(scenarios):
+def test_scenario_names_its_version_and_quirks(scenarios):
     zero = next(
         copy.deepcopy(each)
         for each in scenarios
@@ -118,13 +118,13 @@ def test_the_version_of_a_scenario(scenarios):
         )
     )
     assert not replay_scenario(zero).differences
-    # Before 1.25.10 nobody asked for health, and there was no such defect to bring back.
+    # Before 1.25.10 health was not checked, so there was no bug to enable.
     assert "no healthy devices" in "".join(replay_scenario(zero | {"kubelet": "1.24"}).differences)
     with pytest.raises(ReplayError, match=f"scenario {zero['id']}: kubelet version '1.19' is not"):
         replay_scenario(zero | {"kubelet": "1.19"})
 
 
-def test_a_field_that_is_not_known_is_not_passed_over(scenarios):
+def test_unknown_field_is_an_error(scenarios):
     strange = next(copy.deepcopy(each) for each in scenarios if each["expect"].get("steps"))
     strange["expect"]["steps"][0]["mood"] = "good"
     with pytest.raises(ReplayError, match="mood"):

@@ -34,8 +34,8 @@ pods_held = st.dictionaries(
 
 
 @given(pods_held)
-def test_from_the_ledger_to_the_file_and_back(held):
-    # What is written and read again is the same ledger, whose text is the same again.
+def test_ledger_survives_a_round_trip_through_the_file(held):
+    # Reading the file again gives an equal ledger, and that an equal file.
     ledger = Ledger()
     ledger.restore(
         (pod, container, resource, holding)
@@ -56,7 +56,7 @@ def rendered(ledger: Ledger) -> bytes:
     return checkpoint.dumps(checkpoint.Checkpoint(tuple(rows) or None, {}))
 
 
-def test_entries_are_in_the_order_of_containers_and_sorted_by_resource():
+def test_entries_follow_containers_and_are_sorted_by_resource():
     one = Holding({0: (DeviceId("a"),)}, b"answer")
     rows = pod_entries(
         PodUid("p"),
@@ -68,7 +68,7 @@ def test_entries_are_in_the_order_of_containers_and_sorted_by_resource():
     assert rows[0] == PodDevicesEntry("p", "z", GPU, {0: ("a",)}, b"answer")
 
 
-def test_absent_devices_are_none():
+def test_missing_devices_are_restored_as_none():
     ledger = Ledger()
     restore(
         ledger,

@@ -1,4 +1,4 @@
-"""What settings mean for the core's own parts."""
+"""Quirks of the settings reach the core's parts."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.node import GPU
 
 
 @pytest.mark.parametrize("quirks", [(), ("Q25",)])
-def test_a_device_that_is_being_allocated_is_overlooked_by_a_quirk(quirks):
+def test_q25_ignores_devices_reserved_by_an_admission(quirks):
     state = State(Settings(quirks=quirks), MemoryStore(), lambda: None)
     ledger, index = state.ledger, device_list(devices("a")).device_index
     ledger.reserve(Draft(PodUid("p")), GPU, index.select(1))

@@ -1,4 +1,4 @@
-"""A container's settings, of plugins that say something and of those that do not."""
+"""A container's settings from plugins with and without a response."""
 
 from devicemanager.core import runoptions
 from devicemanager.core.ids import DeviceId, ResourceName
@@ -15,7 +15,7 @@ def holding(response: bytes | None) -> Holding:
     return Holding({-1: (DeviceId("d"),)}, response)
 
 
-def test_a_plugin_that_says_nothing_adds_nothing() -> None:
+def test_empty_response_adds_nothing() -> None:
     said = {SAYS: holding(settings_to_bytes(SETTINGS)), SILENT: holding(b"")}
     assert merged_options(said) == runoptions.merge({SAYS: SETTINGS, SILENT: ContainerSettings()})
     nothing = {SAYS: holding(None), SILENT: holding(b"")}

@@ -1,6 +1,6 @@
-"""Which ``:authority`` our clients send over unix sockets: ``localhost``, as the kubelet's.
+"""The ``:authority`` that our clients send over unix sockets: ``localhost``, as the kubelet's.
 
-gRPC's own choice, the quoted path of the socket, is rejected by servers on Rust's h2.
+gRPC's default, the quoted path of the socket, is rejected by servers that use Rust's h2.
 """
 
 import socket
@@ -16,12 +16,14 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 SETTINGS_FRAME = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 AUTHORITY = b"\x0a:authority\x09localhost"
-"""The header as gRPC writes it: name and value as they are, each after its length."""
+"""The header as gRPC writes it: name and value, each after its length."""
 
 
 class Recorder:
-    """Listens on a socket, speaks as much HTTP/2 as a client waits for, and keeps what it
-    reads from the first connection that asks something."""
+    """Listens on a socket, answers as much HTTP/2 as a client needs, and stores what it reads.
+
+    It reads from the first connection that makes a request.
+    """
 
     def __init__(self, path):
         self._listener = socket.socket(socket.AF_UNIX)
@@ -75,7 +77,7 @@ def record():
         recorder.close()
 
 
-def test_to_a_plugin_that_registers(record, make_mock_kubelet):
+def test_authority_to_a_plugin_that_registers(record, make_mock_kubelet):
     kubelet = make_mock_kubelet()
     plugin = record(kubelet.plugin_dir / "p.sock")
     request = dp.RegisterRequest(version="v1beta1", endpoint="p.sock", resource_name="v.com/g")
@@ -87,14 +89,14 @@ def test_to_a_plugin_that_registers(record, make_mock_kubelet):
     assert AUTHORITY in plugin.heard
 
 
-def test_to_a_plugin_that_the_watcher_finds(record, make_mock_kubelet):
+def test_authority_to_a_plugin_found_by_the_watcher(record, make_mock_kubelet):
     kubelet = make_mock_kubelet()
     plugin = record(kubelet.plugins_registry_dir / "p.sock")
     kubelet.wait_for(lambda: plugin.heard)
     assert AUTHORITY in plugin.heard
 
 
-def test_from_a_plugin_to_the_kubelet(record, tmp_path):
+def test_authority_from_a_plugin_to_the_kubelet(record, tmp_path):
     kubelet = record(tmp_path / "kubelet.sock")
 
     with SimulatedPlugin(directory=tmp_path):
@@ -102,7 +104,7 @@ def test_from_a_plugin_to_the_kubelet(record, tmp_path):
     assert AUTHORITY in kubelet.heard
 
 
-def test_from_a_client_of_pod_resources(record, tmp_path):
+def test_authority_from_a_client_of_pod_resources(record, tmp_path):
     kubelet = record(tmp_path / "p.sock")
     with PodResourcesClient(tmp_path / "p.sock") as client, pytest.raises(PodResourcesError):
         client.list()
