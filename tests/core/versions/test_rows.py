@@ -53,7 +53,7 @@ ROWS = {
     "P13": "test_p13_p15_a_claim",
     "P14": "test_the_cdi_devices_of_a_claim",
     "P15": "test_p13_p15_a_claim",
-    "P16": "test_p16_what_a_client_is_told",
+    "P16": "test_p16_pod_resources_lists_cpus_and_memory",
     "P17": "test_m1_p17_what_is_counted",
     "H1": "test_h1_allocated_resources_status",
     "H3": "test_whose_pod_a_change_of_health_is_reported_for",

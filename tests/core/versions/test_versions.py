@@ -288,7 +288,7 @@ def test_gates_switch_what_they_guard():
         ("1.32", {"NoSuchGate": True}, "no feature gate 'NoSuchGate' that matters here: choose"),
         ("1.30", {"KubeletPodResourcesGetAllocatable": True}, "1.30 has no feature gate"),
         ("1.32", {"KubeletPodResourcesGet": "yes"}, "is True or False, not 'yes'"),
-        ("1.32", ["KubeletPodResourcesGet"], "feature_gates is a mapping of names to True or"),
+        ("1.32", ["KubeletPodResourcesGet"], "expected a mapping of names to True or"),
     ],
 )
 def test_a_gate_that_cannot_be(version, gates, text):

@@ -1,4 +1,4 @@
-"""Devices together with CPUs and memory: aligned, given back, kept, and shown to others."""
+"""Devices together with CPUs and memory: aligned, freed, retained, and visible to clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def memory(gib: int, *nodes: int) -> MemoryBlock:
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_everything_is_on_the_devices_node(policy: str, scope: str) -> None:
+def test_cpus_and_memory_are_on_the_devices_node(policy: str, scope: str) -> None:
     node = aligned_node(policy, topology_scope=scope)
     node.plugin(rows("11"))
     admission = node.admit(pod("p", guaranteed(cpus=2, gib=3, gpu=1)))
@@ -43,7 +43,7 @@ def test_everything_is_on_the_devices_node(policy: str, scope: str) -> None:
     assert node.share("p") == Held((4, 5), (memory(3, 1),))
 
 
-def test_without_a_policy_nothing_is_aligned() -> None:
+def test_policy_none_aligns_nothing() -> None:
     node = aligned_node("none")
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(cpus=2, gpu=1))).containers["app"].affinity is None
@@ -52,11 +52,11 @@ def test_without_a_policy_nothing_is_aligned() -> None:
 
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
 @pytest.mark.parametrize("wish", [{"cpus": 3}, {"gib": 3}])
-def test_cpus_or_memory_may_reject_the_alignment(policy: str, wish: dict[str, int]) -> None:
+def test_cpus_or_memory_can_make_alignment_impossible(policy: str, wish: dict[str, int]) -> None:
     node = aligned_node(policy)
     node.plugin(rows("111"))
     assert node.admit(pod("p", guaranteed(cpus=2, gib=2, gpu=1))).admitted
-    # Node 1 has a device left, but too few CPUs or too little memory.
+    # Node 1 has a free device, but too few CPUs or too little memory.
     before = node.manager.providers()
     assert node.admit(pod("q", guaranteed(gpu=1, **wish))).reason == REJECTED
     assert node.manager.providers() == before
@@ -68,7 +68,7 @@ def test_cpus_or_memory_may_reject_the_alignment(policy: str, wish: dict[str, in
     ("policy", "affinity"),
     [("best-effort", (0, 1)), ("restricted", (0, 1)), ("single-numa-node", None)],
 )
-def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -> None:
+def test_request_larger_than_one_node(policy: str, affinity: tuple[int, ...] | None) -> None:
     node = aligned_node(policy)
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(cpus=6, gib=6, gpu=2)))
@@ -79,7 +79,7 @@ def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -
     assert node.share("p") == Held(tuple(range(6)), (memory(6, 0, 1),))
 
 
-def test_memory_that_fits_nowhere_is_rejected_by_its_allocation() -> None:
+def test_too_much_memory_is_rejected_by_the_allocation() -> None:
     node = aligned_node("single-numa-node")
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(gib=9, gpu=1)))
@@ -91,19 +91,19 @@ def test_memory_that_fits_nowhere_is_rejected_by_its_allocation() -> None:
     assert node.share("p") == Held()
 
 
-def test_cpus_that_fit_nowhere_are_rejected_by_the_policy() -> None:
+def test_too_many_cpus_are_rejected_by_the_policy() -> None:
     node = aligned_node("restricted")
     assert node.admit(pod("p", guaranteed(cpus=9))).reason == REJECTED
 
 
-def test_pods_that_are_not_guaranteed_get_no_cpus_of_their_own() -> None:
+def test_pods_that_are_not_guaranteed_get_no_exclusive_cpus() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(gpu=1), container("other"))).admitted
     assert node.share("p") == Held()
 
 
-# -- given back -------------------------------------------------------------------------------
+# -- freed --------------------------------------------------------------------------------------
 
 
 def later_container_unavailable(node: Node) -> Pod:
@@ -139,7 +139,7 @@ def disk_full(node: Node) -> Pod:
     ],
 )
 @pytest.mark.parametrize("policy", ["none", "restricted"])
-def test_a_rejected_pod_gives_everything_back(rejected: Callable[[Node], Pod], policy: str) -> None:
+def test_rejected_pod_frees_cpus_and_memory(rejected: Callable[[Node], Pod], policy: str) -> None:
     node = aligned_node(policy)
     node.plugin(rows("01"))
     assert node.admit(pod("other", guaranteed())).admitted
@@ -151,7 +151,7 @@ def test_a_rejected_pod_gives_everything_back(rejected: Callable[[Node], Pod], p
     node.manager.self_check()
 
 
-def test_a_pod_that_ends_gives_everything_back() -> None:
+def test_finished_pod_frees_cpus_and_memory() -> None:
     node = aligned_node()
     before = node.manager.providers()
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4))).admitted
@@ -160,7 +160,7 @@ def test_a_pod_that_ends_gives_everything_back() -> None:
     assert node.manager.providers() == before
 
 
-def test_while_a_pod_waits_for_its_plugin_its_share_is_taken() -> None:
+def test_share_is_reserved_during_allocate() -> None:
     node = aligned_node("none")
     gpu = node.plugin(rows("01"))
     inner: list[bool] = []
@@ -177,12 +177,12 @@ def test_while_a_pod_waits_for_its_plugin_its_share_is_taken() -> None:
     assert node.admit(pod("r", guaranteed(cpus=8, gib=8))).admitted
 
 
-# -- kept ---------------------------------------------------------------------------------------
+# -- retained -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reboot", [False, True])
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_a_pod_keeps_its_share_over(reboot: bool, scope: str) -> None:
+def test_pod_keeps_its_share_over_restarts(reboot: bool, scope: str) -> None:
     node = aligned_node(topology_scope=scope)
     node.plugin(rows("0111"))
     spec = pod("p", guaranteed(cpus=2, gib=2, gpu=2))
@@ -195,13 +195,13 @@ def test_a_pod_keeps_its_share_over(reboot: bool, scope: str) -> None:
     assert (node.devices("p"), node.share("p")) == held
     assert plugin.calls == []
     assert node.pods.known("p").phase == "Running"
-    # Others still see it.
+    # It still counts for other pods.
     assert node.admit(pod("q", guaranteed(cpus=3, gpu=1))).containers["app"].affinity == (0,)
     node.terminate("p", "q")
     assert node.manager.providers() == cpus_and_memory()
 
 
-def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() -> None:
+def test_pod_failed_after_a_reboot_frees_its_share_before_the_next() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4, gpu=2)), start=True).admitted
@@ -214,7 +214,7 @@ def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() 
     assert node.share("p") == Held()
 
 
-def test_what_starts_late_changes_nothing_about_the_share() -> None:
+def test_late_allocation_does_not_change_the_share() -> None:
     node = aligned_node("best-effort")
     assert node.admit(pod("p", guaranteed(cpus=2, gpu=1)), start=True).admitted
     share = node.share("p")
@@ -225,7 +225,7 @@ def test_what_starts_late_changes_nothing_about_the_share() -> None:
     node.plugin(rows("10"))
     node.start("p")
     assert node.share("p") == share
-    # The affinity of the admission still counts.
+    # The affinity of the admission still applies.
     assert node.devices("p") == {"app": {GPU: ["d1"]}}
 
 
@@ -257,7 +257,7 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
         ("1.37", "pod", True, True),
     ],
 )
-def test_p16_what_a_client_is_told(
+def test_p16_pod_resources_lists_cpus_and_memory(
     make_mock_kubelet: MockKubeletFactory,
     version: str,
     scope: str,
@@ -282,8 +282,8 @@ def test_p16_what_a_client_is_told(
         listed = client.list()
         got = client.get("p")
         allocatable = client.get_allocatable()
-    # The sidecar takes over the init container's memory and a CPU, the app container the
-    # other CPU: the pod as a whole has never more than two of either.
+    # The sidecar takes over the init container's memory and one CPU, the app container the other
+    # CPU: the pod as a whole never has more than two of either.
     whole = ((0, 1), (block(2, 0),)) if told else ((), ())
     assert listed[0] == got
     assert got == podresources.Pod(
@@ -304,7 +304,7 @@ def test_p16_what_a_client_is_told(
 
 
 @pytest.mark.parametrize("reboot", [False, True])
-def test_a_client_is_told_the_same_after_a_restart(
+def test_pod_resources_are_equal_after_a_restart(
     make_mock_kubelet: MockKubeletFactory, reboot: bool
 ) -> None:
     kubelet = kubelet_with(make_mock_kubelet, topology_policy="restricted")
@@ -313,7 +313,7 @@ def test_a_client_is_told_the_same_after_a_restart(
     kubelet.terminate("first")
     with podresources.PodResourcesClient(kubelet.pod_resources_socket) as client:
         before = client.list()
-        # Not the first CPU, though that is free now.
+        # Not the first CPU, although it is free now.
         assert before[0].containers[0].cpu_ids == (1,)
         kubelet.reboot() if reboot else kubelet.restart()
         assert client.list() == before
