@@ -134,7 +134,7 @@ def test_c2_an_annotation_of_the_plugin_wins() -> None:
         ("u" * 36, "a" * 12, "vendor.com/gpu=one", ""),
         ("u" * 36, "a" * 13, "vendor.com/gpu=one", "has more than 63 characters"),
         ("p", "app", "no-kind", "'no-kind' is not a qualified CDI name"),
-        ("p_", "app-", "vendor.com/gpu=one", "devicemanager_p_-app- is not the name of an anno"),
+        ("p_", "app-", "vendor.com/gpu=one", "devicemanager_p_-app- is not a valid anno"),
     ],
 )
 def test_c2_when_there_is_no_annotation(uid: str, name: str, cdi: str, fault: str) -> None:

@@ -17,7 +17,7 @@ from tools.replay.report import ReplayError
 _BESIDE = VECTORS
 VECTORS = Path(os.environ.get("DEVICEMANAGER_VECTORS", _BESIDE)) / "admission.jsonl"
 
-pytestmark = pytest.mark.skipif(not VECTORS.exists(), reason="the vectors are not at hand")
+pytestmark = pytest.mark.skipif(not VECTORS.exists(), reason="the vectors are not available")
 
 
 @pytest.fixture(scope="module")
