@@ -27,7 +27,7 @@ def never(_seconds: float) -> None:
 
 def test_waits_double_up_to_the_longest_and_are_reported() -> None:
     slept: list[float] = []
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
     flaky = Flaky(*(KeyError(i) for i in range(5)))
     answer = retry(
         flaky,
@@ -35,11 +35,11 @@ def test_waits_double_up_to_the_longest_and_are_reported() -> None:
         sleep=slept.append,
         first_wait=0.5,
         longest_wait=3,
-        report=lambda error, pause: told.append((str(error), pause)),
+        report=lambda error, pause: reported.append((str(error), pause)),
     )
     assert answer == "done"
     assert slept == [0.5, 1, 2, 3, 3]
-    assert told == [(str(i), wait) for i, wait in enumerate(slept)]
+    assert reported == [(str(i), wait) for i, wait in enumerate(slept)]
 
 
 def test_other_errors_are_raised_at_once() -> None:
@@ -51,7 +51,7 @@ def test_other_errors_are_raised_at_once() -> None:
 
 @pytest.mark.parametrize("limit", [{"attempts": 1}, {"stopping": lambda: True}, {"seconds": 0}])
 def test_last_error_is_raised_at_each_limit_without_a_wait(limit) -> None:
-    told: list[float] = []
+    reported: list[float] = []
     with pytest.raises(KeyError):
         retry(
             Flaky(KeyError(1), KeyError(2)),
@@ -59,10 +59,10 @@ def test_last_error_is_raised_at_each_limit_without_a_wait(limit) -> None:
             sleep=never,
             first_wait=1,
             longest_wait=1,
-            report=lambda _error, pause: told.append(pause),
+            report=lambda _error, pause: reported.append(pause),
             **limit,
         )
-    assert told == []
+    assert reported == []
 
 
 def test_attempts_are_counted() -> None:

@@ -281,10 +281,10 @@ def test_pool_reuses_up_to_two_idle_observers(tmp_path: Path, changes: Changes) 
             for watch in watches(places, changes):
                 watch.stop()
         idle = watching() - before
-        kept = {each for each in idle if isinstance(each, InotifyObserver)}
-        assert len(kept) == 2
+        pooled = {each for each in idle if isinstance(each, InotifyObserver)}
+        assert len(pooled) == 2
         again = watches(places[:2], changes)
-        assert {each for each in watching() - before if isinstance(each, InotifyObserver)} == kept
+        assert {each for each in watching() - before if isinstance(each, InotifyObserver)} == pooled
         (places[1] / "a").touch()
         changes.until(created("a"))
         for watch in again:
@@ -298,17 +298,17 @@ def test_stopped_watch_gets_no_changes_of_its_observers_next_watch(
     """Not even for the same directory, with events that come without a pause."""
     with io_watch.observers.enabled():
         for number in range(30):
-            heard: list[Change] = []
-            before = DirectoryWatch(tmp_path, heard.append)
+            changes_before: list[Change] = []
+            before = DirectoryWatch(tmp_path, changes_before.append)
             before.start()
             (tmp_path / f"before-{number}").touch()
             before.stop()
-            until_then = len(heard)
+            until_then = len(changes_before)
             (after,) = watches([tmp_path], changes)
             (tmp_path / f"after-{number}").touch()
             changes.until(created(f"after-{number}"))
             after.stop()
-            assert len(heard) == until_then
+            assert len(changes_before) == until_then
 
 
 def test_failed_start_leaves_the_pooled_observer_usable(tmp_path: Path, changes: Changes) -> None:

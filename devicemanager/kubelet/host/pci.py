@@ -80,13 +80,13 @@ def assign(
     """Assign addresses as ``resolve`` does, from the result of ``find``; reads nothing."""
     if not settings.pci_devices:
         return settings
-    # Addresses of the same response count as taken, too.
-    taken = {*in_use, *(a for device in settings.pci_devices for a in device.addresses)}
+    # Addresses of the same response count as used, too.
+    used = {*in_use, *(a for device in settings.pci_devices for a in device.addresses)}
     open_requests = Counter(
         _pair(device) for device in settings.pci_devices if not device.addresses
     )
     # All or nothing: ``_free`` raises before any address is assigned.
-    free = {pair: _free(pair, count, host, taken) for pair, count in open_requests.items()}
+    free = {pair: _free(pair, count, host, used) for pair, count in open_requests.items()}
     return attrs.evolve(
         settings,
         pci_devices=tuple(
@@ -103,13 +103,13 @@ def _pair(device: PciDevice) -> tuple[str, str]:
 
 
 def _free(
-    pair: tuple[str, str], wanted: int, host: HostDevices, taken: Collection[str]
+    pair: tuple[str, str], wanted: int, host: HostDevices, used: Collection[str]
 ) -> list[str]:
-    there = host.addresses[pair]
-    free = [address for address in there if address not in taken]
+    present = host.addresses[pair]
+    free = [address for address in present if address not in used]
     if len(free) < wanted:
         raise PciUnavailable(
             f"PCI device {':'.join(pair)}: {wanted} needed, {len(free)} free "
-            f"of {len(there)} under {host.sysfs / 'bus/pci/devices'}"
+            f"of {len(present)} under {host.sysfs / 'bus/pci/devices'}"
         )
     return free

@@ -410,8 +410,8 @@ def _state(id_: DeviceId, devices: DeviceList) -> str:
 
 def _describe(difference: Changes) -> str:
     parts = [
-        f"{len(ids)} {word}"
-        for word, ids in (
+        f"{len(ids)} {verb}"
+        for verb, ids in (
             ("added", difference.added),
             ("removed", difference.removed),
             ("changed", difference.changed),

@@ -149,10 +149,10 @@ class PodSource:
             # Values are immutable: they are collected under the lock and converted without it.
             held = [self._held(pods[number]) for number in stale]
         previous = reuse.values(self._previous, lambda _: _NOT_BUILT)
-        for number, its in zip(stale, held, strict=True):
+        for number, allocated in zip(stale, held, strict=True):
             pod = pods[number]
             dynamic = self._dynamic(pod)
-            previous[number] = _pod(pod, its, dynamic, active=pod.uid not in inactive)
+            previous[number] = _pod(pod, allocated, dynamic, active=pod.uid not in inactive)
         self._pods, self._uids = pods, uids
         self._versions, self._previous = versions, previous
         return previous

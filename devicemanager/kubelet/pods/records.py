@@ -291,13 +291,13 @@ class PodStore:
         """Add a new pod, first seen at ``now``. Raises RequestError if an active pod has its
         UID."""
         with self.lock:
-            taken = self._records.get(pod.uid)
-            if taken is not None:
+            existing = self._records.get(pod.uid)
+            if existing is not None:
                 # A finished pod makes room for a new one with its UID, such as a static pod that
                 # was recreated.
-                if taken.is_active:
-                    raise RequestError(_taken(pod, taken.pod))
-                self._drop(taken)
+                if existing.is_active:
+                    raise RequestError(_uid_in_use(pod, existing.pod))
+                self._drop(existing)
             record = PodRecord(pod, start_time=now)
             self._records[pod.uid] = record
             self._show(record)
@@ -370,7 +370,7 @@ def title(pod: Pod) -> str:
     return f"{pod.namespace}/{pod.name}"
 
 
-def _taken(pod: Pod, other: Pod) -> str:
+def _uid_in_use(pod: Pod, other: Pod) -> str:
     if title(pod) == title(other):
         return f"pod {title(pod)} is admitted already: terminate it first, or use another name"
     return (

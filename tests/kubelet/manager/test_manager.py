@@ -735,8 +735,8 @@ def test_two_concurrent_lists_are_both_applied():
     columns = Columns(Overtaken(columns.ids), columns.health, columns.numa)
     harness.manager.plugins.update(endpoint, columns)
     assert counts(harness) == ({GPU: 2}, {GPU: 2})
-    said = [each.message for each in harness.manager.events.recent(EventKind.DEVICES_UPDATED)]
-    assert said[-2:] == [
+    messages = [each.message for each in harness.manager.events.recent(EventKind.DEVICES_UPDATED)]
+    assert messages[-2:] == [
         "vendor.com/gpu: 3 devices, 3 healthy (3 added, 2 removed)",
         "vendor.com/gpu: 2 devices, 2 healthy (2 added, 3 removed)",
     ]

@@ -134,9 +134,9 @@ class ManagerMachine(RuleBasedStateMachine):
         connection = Connection(endpoint, resource, name, plugin, self.manager.plugins)
         known = self.known.setdefault(resource, Known())
         several = self.settings.behaviour.several_plugins
-        kept = [each for each in known.connections if several and each.name != name]
-        assert all(each.plugin.closed for each in known.connections if each not in kept)
-        known.connections = kept
+        remaining = [each for each in known.connections if several and each.name != name]
+        assert all(each.plugin.closed for each in known.connections if each not in remaining)
+        known.connections = remaining
         known.connections.append(connection)
         known.stopped_at = None
         return connection

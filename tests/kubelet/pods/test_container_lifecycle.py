@@ -53,7 +53,7 @@ def kinds(node: Node) -> list[str]:
 
 def test_repeated_crashes_double_the_backoff(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
-    asked = len(plugin.calls)
+    calls_before = len(plugin.calls)
     crash(node)
     assert isinstance(state(node), Running) and restarts(node) == 1, "the first one at once"
     for wait, text in ((10, "10s"), (20, "20s"), (40, "40s"), (80, "1m20s"), (160, "2m40s")):
@@ -71,7 +71,7 @@ def test_repeated_crashes_double_the_backoff(node: Node, plugin: FakePlugin) -> 
     assert restarts(node) == 6
     last = record(node).status(ContainerName("app")).last_termination
     assert last is not None and (last.exit_code, last.reason) == (1, "Error")
-    assert [call.method for call in plugin.calls[asked:]] == [PRE_START_CONTAINER] * 6
+    assert [call.method for call in plugin.calls[calls_before:]] == [PRE_START_CONTAINER] * 6
     assert node.devices("train")["app"]
     node.clock.advance(601)
     crash(node)

@@ -145,20 +145,20 @@ def test_rejected_pod_is_listed_until_it_is_deleted(node):
     node.come(spec)
     node.manager.deactivate(spec.uid)
     node.show(pod("q"), inactive=[empty, spec])
-    assert told(node) == [("o", False, ()), ("p", False, (group(GPU, "a"),)), ("q", True, ())]
+    assert summary(node) == [("o", False, ()), ("p", False, (group(GPU, "a"),)), ("q", True, ())]
     node.manager.admit(pod("r"))
-    assert told(node) == [("o", False, ()), ("p", False, ()), ("q", True, ())]
+    assert summary(node) == [("o", False, ()), ("p", False, ()), ("q", True, ())]
 
 
 def test_finished_pod_without_devices_is_listed_as_inactive(node):
     spec = pod("p")
     node.show(spec)
-    assert told(node) == [("p", True, ())]
+    assert summary(node) == [("p", True, ())]
     node.show(inactive=[spec])
-    assert told(node) == [("p", False, ())]
+    assert summary(node) == [("p", False, ())]
 
 
-def told(node: Node) -> list[tuple[str, bool, tuple[podresources.ContainerDevices, ...]]]:
+def summary(node: Node) -> list[tuple[str, bool, tuple[podresources.ContainerDevices, ...]]]:
     return [(each.name, each.active, each.containers[0].devices) for each in node.values.pods()]
 
 

@@ -16,7 +16,9 @@ def holding(response: bytes | None) -> Holding:
 
 
 def test_empty_response_adds_nothing() -> None:
-    said = {SAYS: holding(settings_to_bytes(SETTINGS)), SILENT: holding(b"")}
-    assert merged_options(said) == runoptions.merge({SAYS: SETTINGS, SILENT: ContainerSettings()})
+    holdings = {SAYS: holding(settings_to_bytes(SETTINGS)), SILENT: holding(b"")}
+    assert merged_options(holdings) == runoptions.merge(
+        {SAYS: SETTINGS, SILENT: ContainerSettings()}
+    )
     nothing = {SAYS: holding(None), SILENT: holding(b"")}
     assert merged_options(nothing) == runoptions.merge({SILENT: ContainerSettings()})

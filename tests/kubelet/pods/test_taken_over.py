@@ -73,12 +73,12 @@ def test_pod_that_never_ran_can_be_stopped(node: InMemoryKubelet) -> None:
 # -- taken over ----------------------------------------------------------------------------
 
 
-def told(node: InMemoryKubelet, uid: str) -> dict[str, object]:
+def status_of(node: InMemoryKubelet, uid: str) -> dict[str, object]:
     return status_object(node.pod(uid).pod.uid, node.pod_status(uid), now=node.clock.time())
 
 
 def taken_over(old: InMemoryKubelet, new: InMemoryKubelet, wanted: Pod) -> object:
-    status = told(old, wanted.uid)
+    status = status_of(old, wanted.uid)
     return new.restore(
         wanted, held_devices(status), statuses=container_statuses_of(status), start_time=100.0
     )
@@ -92,7 +92,7 @@ def test_restored_pod_keeps_its_devices(node: InMemoryKubelet) -> None:
     new = InMemoryKubelet(None, {GPU: 4}, clock=node.clock)
     assert taken_over(node, new, train("b")).admitted
     assert new.devices("b") == {"app": {GPU: ["gpu-1"]}}
-    assert told(new, "b") == told(node, "b")
+    assert status_of(new, "b") == status_of(node, "b")
     assert new.container_statuses("b")["app"].restart_count == 1
     assert new.admit(train("c", 3)).admitted
     assert not new.admit(train("d")).admitted

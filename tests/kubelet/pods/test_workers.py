@@ -214,12 +214,12 @@ def test_pod_admitted_while_sources_become_ready_keeps_its_devices():
     assert before.admit(pod("p", {GPU: 2})) and before.admit(pod("q", {GPU: 1}))
     after = FourGpus(checkpoint.loads(before.store.data or b""))
     assert after.admit(pod("q", {GPU: 1}))
-    asked, uids = threading.Event(), after.pods.uids
+    admitting, uids = threading.Event(), after.pods.uids
 
     def slow_uids() -> frozenset[PodUid]:
         found = uids()
-        threading.Thread(target=lambda: (asked.set(), after.admit(pod("p", {GPU: 2})))).start()
-        assert asked.wait(10)
+        threading.Thread(target=lambda: (admitting.set(), after.admit(pod("p", {GPU: 2})))).start()
+        assert admitting.wait(10)
         return found
 
     after.pods.uids = slow_uids

@@ -59,5 +59,5 @@ def test_file_locks_of_the_process_stay(directory: Path) -> None:
     with path.open("wb") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         drop_connections(directory / "a")
-        taken = subprocess.run([sys.executable, "-IS", "-c", TAKE, path], capture_output=True)
-    assert b"BlockingIOError" in taken.stderr
+        attempt = subprocess.run([sys.executable, "-IS", "-c", TAKE, path], capture_output=True)
+    assert b"BlockingIOError" in attempt.stderr

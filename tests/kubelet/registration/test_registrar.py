@@ -83,11 +83,11 @@ def test_plugin_needs_only_one_thread(
     registrar.run(nothing()).result(20)  # the loop's thread runs now
     monkeypatch.setattr(threading.Thread, "start", note)
     registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
-    ours = [name for name in started if name.startswith(("list-", "registration"))]
+    kubelet_threads = [name for name in started if name.startswith(("list-", "registration"))]
     spun = [
         name for name in started if name.endswith("(_run)")
     ]  # gRPC's thread for the future of a call
-    assert (ours, spun) == (["list-p.sock"], [])
+    assert (kubelet_threads, spun) == (["list-p.sock"], [])
 
 
 @attrs.define
@@ -118,8 +118,8 @@ def test_registrations_of_a_process_are_limited(
         if limited:
             with pytest.raises(RegistrationRejected, match=r"^process 1 has 1 registrations"):
                 second.result(20)
-            (taken,) = manager.state.endpoints.connected()
-            registrar.deregister(taken.id)
+            (registered,) = manager.state.endpoints.connected()
+            registrar.deregister(registered.id)
             assert residue.eventually(lambda: not manager.state.endpoints.connected())
             second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
         second.result(20)
@@ -131,10 +131,10 @@ def test_registrations_of_a_process_are_limited(
 def test_plugin_without_options_counts_for_its_process(
     manager: DeviceManager, directory: Path
 ) -> None:
-    asked, answer = threading.Event(), threading.Event()
+    called, answer = threading.Event(), threading.Event()
 
     def options(request: bytes, context: hostile.Context) -> bytes:
-        asked.set()
+        called.set()
         assert answer.wait(20)
         context.abort(grpc.StatusCode.INTERNAL, "on purpose")
 
@@ -145,7 +145,7 @@ def test_plugin_without_options_counts_for_its_process(
     try:
         with hostile.RawPlugin(directory / "p.sock", options=options) as plugin:
             slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
-            assert asked.wait(20)
+            assert called.wait(20)
             for name in ("q.sock", "r.sock"):
                 with pytest.raises(RegistrationRejected, match=full):
                     registrar.run(registrar.connect(R, plugin.path, name)).result(20)
@@ -166,12 +166,12 @@ def test_plugin_without_options_counts_for_its_process(
 class Blocked:
     """Blocks the publisher of the event that a plugin has registered."""
 
-    came: threading.Event = attrs.field(factory=threading.Event)
+    reached: threading.Event = attrs.field(factory=threading.Event)
     go_on: threading.Event = attrs.field(factory=threading.Event)
 
     def __call__(self, event: Event) -> None:
         if event.kind is EventKind.REGISTERED:
-            self.came.set()
+            self.reached.set()
             assert self.go_on.wait(20)
 
 
@@ -185,7 +185,7 @@ def test_plugin_registered_too_late_is_disconnected(
     held = Blocked()
     manager.events.subscribe(held)
     registering = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
-    assert held.came.wait(20)
+    assert held.reached.wait(20)
     registrar.interrupt()
     assert registering.cancelled()
     held.go_on.set()
@@ -215,7 +215,7 @@ def test_stop_waits_for_a_registration_in_progress(
 
     monkeypatch.setattr(Connection, "join", wait)
     registrar.run(registrar.connect(R, plugin.path, "p.sock"))
-    assert held.came.wait(20)
+    assert held.reached.wait(20)
     registrar.stop()
     held.go_on.set()  # in any case
     assert ended == [True]

@@ -280,15 +280,15 @@ def test_bad_file_does_not_affect_others(write: Write, tmp_path: Path) -> None:
     write("cdi/line\nend\x1b.json", "{")
     registry = load([tmp_path / "cdi"])
     assert env_of(registry, "vendor.com/gpu=a") == ["DEVICE=a"]
-    told = {error.split(": ")[0].rpartition("/")[2]: error for error in registry.errors}
-    assert set(told) == {
+    errors = {error.split(": ")[0].rpartition("/")[2]: error for error in registry.errors}
+    assert set(errors) == {
         *("pipe.yaml", "zero.json", "loop.json", "socket.json", "sparse.yaml", "sparse.json"),
         *(f"odd{number}.yaml" for number in range(len(ODD_YAML))),
         "line end\\x1b.json",
     }
-    assert told["pipe.yaml"].endswith("a pipe, not a regular file")
-    assert told["zero.json"].endswith("a device, not a regular file")
-    assert told["sparse.json"].endswith("2147483648 bytes, more than the 1048576 allowed")
+    assert errors["pipe.yaml"].endswith("a pipe, not a regular file")
+    assert errors["zero.json"].endswith("a device, not a regular file")
+    assert errors["sparse.json"].endswith("2147483648 bytes, more than the 1048576 allowed")
     with pytest.raises(UnresolvedCdiDevices, match=r"more errors$"):
         registry.resolve(["vendor.com/gpu=absent"])
 

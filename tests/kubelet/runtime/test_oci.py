@@ -362,7 +362,7 @@ OPTIONS = RunOptions(
 
 
 @pytest.mark.parametrize(
-    ("edits", "kind", "key", "kept", "dropped"),
+    ("edits", "kind", "key", "kept_value", "dropped_value"),
     [
         (ContainerEdits(env=("A=2",)), "env", "A", "2", "1"),
         (
@@ -392,10 +392,12 @@ OPTIONS = RunOptions(
     ids=["env", "mount", "device", "interface", "interface name", "mount over device"],
 )
 def test_later_edit_wins_and_the_conflict_is_listed(
-    edits: ContainerEdits, kind: str, key: str, kept: str, dropped: str
+    edits: ContainerEdits, kind: str, key: str, kept_value: str, dropped_value: str
 ) -> None:
     fragment = render(OPTIONS, registry(d0=edits), host)
-    assert fragment.conflicts == (Conflict(kind, key, GPU, kept, "device plugins", dropped),)
+    assert fragment.conflicts == (
+        Conflict(kind, key, GPU, kept_value, "device plugins", dropped_value),
+    )
     linux = fragment.config["linux"]
     assert len(fragment.config["process"]["env"]) == 1
     assert len(linux["netDevices"]) == 1
@@ -503,8 +505,8 @@ def test_each_path_has_one_mount_parents_first(
     nodes = [device["path"] for device in fragment.config.get("linux", {}).get("devices", ())]
     assert not set(nodes) & set(shown) and len(nodes) == len(set(nodes))
     listed = {(conflict.key, conflict.dropped_value) for conflict in fragment.conflicts}
-    for asked in (devices, mounts, cdi_mounts):
-        for path, source in asked.items():
+    for sources in (devices, mounts, cdi_mounts):
+        for path, source in sources.items():
             assert path in nodes or shown[path] == source or (path, source) in listed
 
 

@@ -88,8 +88,8 @@ def late(layout: str, preference: Preference | None, gpu: int) -> tuple[Node, Fa
 def test_fewer_aligned_devices_than_needed(answer: Preference | None, chosen: list[str]) -> None:
     node, plugin = late("-1101-", answer, 3)
     assert node.devices("p")["app"][GPU] == chosen
-    asked = [("d0 d1 d2 d3 d4 d5", "d3", 3)]
-    assert preferences(plugin) == ([] if answer is None else asked)
+    expected = [("d0 d1 d2 d3 d4 d5", "d3", 3)]
+    assert preferences(plugin) == ([] if answer is None else expected)
 
 
 def test_devices_without_topology_come_last() -> None:

@@ -51,14 +51,14 @@ def test_policy_none_aligns_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
-@pytest.mark.parametrize("wish", [{"cpus": 3}, {"gib": 3}])
-def test_cpus_or_memory_can_make_alignment_impossible(policy: str, wish: dict[str, int]) -> None:
+@pytest.mark.parametrize("amounts", [{"cpus": 3}, {"gib": 3}])
+def test_cpus_or_memory_can_make_alignment_impossible(policy: str, amounts: dict[str, int]) -> None:
     node = aligned_node(policy)
     node.plugin(rows("111"))
     assert node.admit(pod("p", guaranteed(cpus=2, gib=2, gpu=1))).admitted
     # Node 1 has a free device, but too few CPUs or too little memory.
     before = node.manager.providers()
-    assert node.admit(pod("q", guaranteed(gpu=1, **wish))).reason == REJECTED
+    assert node.admit(pod("q", guaranteed(gpu=1, **amounts))).reason == REJECTED
     assert node.manager.providers() == before
     assert node.admit(pod("r", guaranteed(cpus=2, gib=2, gpu=1))).admitted
     assert node.share("r") == Held((6, 7), (memory(2, 1),))
@@ -249,7 +249,7 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
 
 
 @pytest.mark.parametrize(
-    ("version", "scope", "resources", "told"),
+    ("version", "scope", "resources", "pod_level"),
     [
         ("1.37", "container", True, False),
         ("1.37", "pod", False, False),
@@ -262,7 +262,7 @@ def test_p16_pod_resources_lists_cpus_and_memory(
     version: str,
     scope: str,
     resources: bool,
-    told: bool,
+    pod_level: bool,
 ) -> None:
     kubelet = kubelet_with(
         make_mock_kubelet,
@@ -284,7 +284,7 @@ def test_p16_pod_resources_lists_cpus_and_memory(
         allocatable = client.get_allocatable()
     # The sidecar takes over the init container's memory and one CPU, the app container the other
     # CPU: the pod as a whole never has more than two of either.
-    whole = ((0, 1), (block(2, 0),)) if told else ((), ())
+    whole = ((0, 1), (block(2, 0),)) if pod_level else ((), ())
     assert listed[0] == got
     assert got == podresources.Pod(
         "p",

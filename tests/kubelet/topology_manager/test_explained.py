@@ -265,6 +265,6 @@ def test_only_the_first_of_many_holders_are_named() -> None:
     node.plugin(rows("-" * 60))
     for number in range(60):
         node.admit(pod(f"p{number:02}", gpu=1))
-    told = node.admit(pod("train", gpu=1)).explain().splitlines()
-    assert told[-1] == "  and 10 more containers"
-    assert told.index("in use:") == len(told) - 52
+    lines = node.admit(pod("train", gpu=1)).explain().splitlines()
+    assert lines[-1] == "  and 10 more containers"
+    assert lines.index("in use:") == len(lines) - 52

@@ -173,10 +173,10 @@ def test_removed_resource_counts_as_zero() -> None:
     status.update({"b": 3}, {"b": 2}, removed=["a", "b"])
     assert status.capacity == {"a": 0, "b": 3, "c": 4}
     assert status.allocatable == {"a": 0, "b": 2, "c": 4}
-    kept = status.copy()
+    copy = status.copy()
     status.reset()
     assert status.capacity == status.allocatable == {"a": 0, "b": 0, "c": 0}
-    assert kept.capacity == {"a": 0, "b": 3, "c": 4}
+    assert copy.capacity == {"a": 0, "b": 3, "c": 4}
 
 
 def test_requests_of_containers_add_up() -> None:

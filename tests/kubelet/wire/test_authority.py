@@ -29,8 +29,8 @@ class Recorder:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
-        self.heard = b""
-        self.asked = threading.Event()
+        self.received = b""
+        self.requested = threading.Event()
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
@@ -46,17 +46,17 @@ class Recorder:
                 self._read(connection)
 
     def _read(self, connection):
-        heard = b""
-        while b"grpc-python" not in heard:  # in the same frame as the authority
+        received = b""
+        while b"grpc-python" not in received:  # in the same frame as the authority
             try:
                 data = connection.recv(65536)
             except OSError:
                 return
             if not data:
                 return
-            heard += data
-        self.heard = heard
-        self.asked.set()
+            received += data
+        self.received = received
+        self.requested.set()
 
     def close(self):
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -86,26 +86,26 @@ def test_authority_to_a_plugin_that_registers(record, make_mock_kubelet):
         pytest.raises(grpc.RpcError, match="failed to get device plugin options"),
     ):
         dp_grpc.RegistrationStub(channel).Register(request, timeout=20)
-    assert AUTHORITY in plugin.heard
+    assert AUTHORITY in plugin.received
 
 
 def test_authority_to_a_plugin_found_by_the_watcher(record, make_mock_kubelet):
     kubelet = make_mock_kubelet()
     plugin = record(kubelet.plugins_registry_dir / "p.sock")
-    kubelet.wait_for(lambda: plugin.heard)
-    assert AUTHORITY in plugin.heard
+    kubelet.wait_for(lambda: plugin.received)
+    assert AUTHORITY in plugin.received
 
 
 def test_authority_from_a_plugin_to_the_kubelet(record, tmp_path):
     kubelet = record(tmp_path / "kubelet.sock")
 
     with SimulatedPlugin(directory=tmp_path):
-        kubelet.asked.wait(15)
-    assert AUTHORITY in kubelet.heard
+        kubelet.requested.wait(15)
+    assert AUTHORITY in kubelet.received
 
 
 def test_authority_from_a_client_of_pod_resources(record, tmp_path):
     kubelet = record(tmp_path / "p.sock")
     with PodResourcesClient(tmp_path / "p.sock") as client, pytest.raises(PodResourcesError):
         client.list()
-    assert AUTHORITY in kubelet.heard
+    assert AUTHORITY in kubelet.received

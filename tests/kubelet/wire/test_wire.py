@@ -133,13 +133,13 @@ def test_decoding_does_not_depend_on_earlier_lists(lists: list[list[Device]]) ->
 
 
 def test_broken_list_keeps_the_previous_columns() -> None:
-    well, ill = Device("a", "Healthy"), Device("b", "Unhealthy", (1,))
+    healthy, unhealthy = Device("a", "Healthy"), Device("b", "Unhealthy", (1,))
     reader = ListReader()
-    reader.read(list_message([well, well]))
+    reader.read(list_message([healthy, healthy]))
     with pytest.raises(WireError):
         reader.read(fields((0x0A, b"\x0a\x50abc"), (0x0A, b"")))
-    columns = reader.read(list_message([well, ill]))
-    assert list(map(Device, columns.ids, columns.health, columns.numa)) == [well, ill]
+    columns = reader.read(list_message([healthy, unhealthy]))
+    assert list(map(Device, columns.ids, columns.health, columns.numa)) == [healthy, unhealthy]
 
 
 @given(st.lists(st.binary(max_size=12), max_size=6))
