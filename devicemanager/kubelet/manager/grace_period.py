@@ -74,7 +74,7 @@ class GracePeriod:
             removed = self._state.endpoints.expire(now, self._seconds)
             for resource in removed:
                 self._state.note_list(resource, None)
-            # Remembered, so that a wait for 0 devices can distinguish a removed resource from an unknown
+            # Remembered: a wait for 0 devices must distinguish a removed resource from an unknown
             # one.
             self._removed.update(removed)
         for resource in removed:
