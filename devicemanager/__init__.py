@@ -1,8 +1,22 @@
-"""The kubelet's device manager, without a cluster.
+"""The kubelet's side of the device plugin API, without a cluster.
 
-What belongs here: the mock kubelet and the shells it is made of. What never does:
-decisions, which are ``devicemanager.core``'s, and anything that makes ``import
-devicemanager`` slow: the names below are loaded when they are first used.
+Theory of operation. A device plugin is a process that registers with a kubelet over gRPC on a
+unix socket, advertises devices, and answers Allocate when a pod requests them. This package
+has both sides of that socket, everything around it, and nothing that decides twice:
+
+* ``core``: what a kubelet decides; pure functions and values, also the tables of versions.
+* ``kubelet``: the mock kubelet: servers, directories, pods. ``MockKubelet`` is the entry point.
+* ``plugin``: the other side: a framework for plugins, simulated and recorded plugins.
+* ``claims``: structured claims. ``objects``: Kubernetes objects as input and output.
+* ``events``: what happens, as one stream. ``faults``: fault injection. ``io``: clock and files.
+* ``control``: the control API and its client. ``observe``: terminal, web page, metrics.
+* ``testing``, ``conformance``, ``snapshot``, ``cluster``, ``cli``: what users start with.
+
+Invariants: imports point in one direction, from ``cli`` down to ``core`` (``[tool.rooms]`` in
+pyproject.toml); all pages that describe the whole are in docs/architecture.md.
+
+``import devicemanager`` is part of every pytest session that has the plugin, so it must cost
+next to nothing: the names below are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -21,8 +35,8 @@ if TYPE_CHECKING:
     )
     from devicemanager.core.rejection import Rejected
     from devicemanager.core.topology import NumaTopology, NumaTopologyError, TopologyConfigError
-    from devicemanager.events.stream import Event, EventKind
-    from devicemanager.io.clock import ManualClock
+    from devicemanager.events.stream import Event, EventKind, EventStream
+    from devicemanager.io.clock import Clock, ManualClock, SystemClock
     from devicemanager.kubelet.expectations import Expected
     from devicemanager.kubelet.interface import KubeletInterface
     from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
@@ -34,9 +48,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Admission",
     "AllocationError",
+    "Clock",
     "DeviceManagerError",
     "Event",
     "EventKind",
+    "EventStream",
     "Expected",
     "KubeletInterface",
     "ManifestError",
@@ -50,6 +66,7 @@ __all__ = [
     "Settings",
     "StartError",
     "StopError",
+    "SystemClock",
     "TopologyConfigError",
     "WaitTimeout",
     "WireError",
@@ -61,9 +78,11 @@ __getattr__, __dir__ = lazy_names(
     {
         "Admission": "kubelet.pods.admission",
         "AllocationError": "core.errors",
+        "Clock": "io.clock",
         "DeviceManagerError": "core.errors",
         "Event": "events.stream",
         "EventKind": "events.stream",
+        "EventStream": "events.stream",
         "Expected": "kubelet.expectations",
         "KubeletInterface": "kubelet.interface",
         "ManifestError": "objects.manifests",
@@ -77,6 +96,7 @@ __getattr__, __dir__ = lazy_names(
         "Settings": "kubelet.settings",
         "StartError": "core.errors",
         "StopError": "core.errors",
+        "SystemClock": "io.clock",
         "TopologyConfigError": "core.topology",
         "WaitTimeout": "kubelet.mock",
         "WireError": "kubelet.wire.errors",

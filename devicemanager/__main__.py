@@ -1,4 +1,4 @@
-"""The command in a process of its own: its script, and ``python -m devicemanager``."""
+"""Entry point of the command ``devicemanager`` and of ``python -m devicemanager``."""
 
 import sys
 
@@ -7,16 +7,18 @@ __all__ = ["main"]
 
 def main() -> int:
     """Run the command and return its exit status."""
-    _let_interrupts_end_the_process()
+    _exit_on_interrupt()
     from devicemanager.cli import main as command
 
     return command()
 
 
-def _let_interrupts_end_the_process() -> None:
-    """Nothing is set up yet that would have to be taken down: a traceback of the imports
-    would tell nobody anything."""
-    # What `signal` is made of; that itself takes longer to load than all before it.
+def _exit_on_interrupt() -> None:
+    """Let Ctrl-C end the process without a traceback while modules are imported.
+
+    Nothing has been set up yet that needs to be cleaned up.
+    """
+    # The C part of the module `signal`, which itself takes longer to import than this module.
     signal = __import__("_signal")
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import NewType
 
 __all__ = ["PAGE", "PUBLIC", "page", "text_of_value"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 PUBLIC = {
     "devicemanager": "the kubelet's side",
+    "devicemanager.kubelet": "types of a kubelet's arguments and results",
     "devicemanager.control": "a kubelet of another process: the control API (the extra `control`)",
     "devicemanager.observe.web": "a kubelet over HTTP (the extra `http`)",
     "devicemanager.kubelet.inmemory": "a node without sockets",
@@ -79,7 +81,9 @@ def _kind(value: object) -> str:
 
 def text_of_value(package: ModuleType, name: str) -> str:
     """The string below the assignment of a constant or type alias, wherever it is made."""
-    file = Path(package.__file__ or "")
+    value = getattr(package, name)
+    home = sys.modules[value.__module__] if isinstance(value, NewType) else package
+    file = Path(home.__file__ or "")
     for path in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
         body = ast.parse(path.read_text()).body
         for statement, following in pairwise(body):

@@ -1,4 +1,4 @@
-"""One fault: what is to happen, to whom and how often; as a value and as a line of text.
+"""One fault: what happens, to which plugin, and how often; as a value, as a line, in a file.
 
 ``reject-register:code=UNAVAILABLE,text=not now,times=2,resource=vendor.com/gpu``
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -14,45 +15,53 @@ import attrs
 
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.errors import RequestError
+from devicemanager.core.printable import printable
 from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.kinds import KINDS, RPCS, Kind, Option, choice, probability, text, whole
+from devicemanager.io.safe_read import FileRejected, read_regular
 
-__all__ = ["AT", "COMMON", "NOW", "Fault", "FaultError"]
+__all__ = ["AT", "COMMON", "NOW", "Fault", "FaultError", "read_faults"]
 
 NOW = "now"
+# Not at START, when there is nothing to act on. For CALL, ``at`` names the call itself.
 _AT = (
     NOW,
     *(
-        each.value
-        for each in InjectionPoint
-        if each not in (InjectionPoint.START, InjectionPoint.CALL)
+        point.value
+        for point in InjectionPoint
+        if point not in (InjectionPoint.START, InjectionPoint.CALL)
     ),
     *RPCS,
 )
 
 COMMON = (
     Option("times", whole(1), "how often it fires at most (default: until it is cleared)"),
-    Option("after", whole(0), "how many occasions it lets pass before", 0),
-    Option("probability", probability, "how likely it fires at each occasion", 1.0),
-    Option("seed", whole(0), "decides on the occasions (default: the run's)"),
+    Option("after", whole(0), "number of matches before it can fire", 0),
+    Option("probability", probability, "probability that it fires at a match", 1.0),
+    Option("seed", whole(0), "seed for the probability (default: the run's)"),
     Option("resource", text, "only for this resource"),
     Option("plugin", text, "only for the plugin whose socket has this file name"),
 )
-"""What can be said of every fault."""
+"""Options of every fault."""
 AT = Option(
     "at",
     choice(*_AT),
-    f"when it is executed: {', '.join(_AT)}; at a point once by default",
+    f"when the action is executed: {', '.join(_AT)}; at an injection point once by default",
     NOW,
 )
-"""What can be said of actions, besides."""
+"""Additional option of actions."""
 
-# A comma within a text needs no escape unless a name and "=" follow.
+# A comma in a text needs no escape unless a name and "=" follow.
 _COMMA = re.compile(r"(?<!\\),(?=\s*[a-z_]+=)")
+
+_MOST_BYTES = 1 << 20
+_MOST_VALUES = 100_000
+"""Limit of the values in a file after all aliases are expanded."""
+_LONGEST_TEXT = 1000
 
 
 class FaultError(RequestError):
-    """A fault that cannot be. The text is one line and names the choices."""
+    """An invalid fault. The text is one line and names the choices."""
 
 
 def _fixed(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -61,63 +70,75 @@ def _fixed(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @attrs.frozen(repr=False)
 class Fault:
-    """A fault as it was asked for; see :data:`devicemanager.faults.KINDS` for the kinds and
-    their options. Make one by :meth:`of`, :meth:`parse` or :meth:`from_data`.
+    """A fault to set; see :data:`devicemanager.faults.KINDS` for the kinds and their options.
+
+    Create one with :meth:`of`, :meth:`parse` or :meth:`from_data`.
     """
 
     kind: Kind
     times: int | None = None
     """How often it fires at most; None is until it is cleared."""
     after: int = 0
+    """Number of matches before it can fire."""
     probability: float = 1.0
+    """Probability that it fires at a match."""
     seed: int | None = None
+    """Seed for the probability; None is the registry's."""
     resource: str | None = None
+    """Only for this resource."""
     plugin: str | None = None
+    """Only for the plugin whose socket has this file name."""
     at: str = NOW
+    """When an action is executed: ``now``, an injection point or a call."""
+    # Read-only, since faults are shared between threads.
     options: Mapping[str, Any] = attrs.field(factory=dict, converter=_fixed)
-    """The kind's own options by name, all of them, with their defaults."""
+    """All options of the kind by name, including defaults."""
 
     @classmethod
     def of(cls, kind: str, /, **given: Any) -> Self:
-        """A fault of a kind with options by name, as text or as values. Raises FaultError."""
-        found = KINDS.get(kind)
-        if found is None:
-            raise FaultError(f"unknown fault {kind!r}: choose from {', '.join(KINDS)}")
-        common = (*COMMON, AT) if found.is_action else COMMON
-        known = {option.name: option for option in (*found.options, *common)}
+        """Create a fault of a kind, with options as text or as values. Raises FaultError."""
+        row = KINDS.get(kind)
+        if row is None:
+            raise FaultError(f"unknown fault {kind!r}: use one of {', '.join(KINDS)}")
+        common = (*COMMON, AT) if row.is_action else COMMON
+        options = {option.name: option for option in (*row.options, *common)}
         for name in given:
-            if name not in known:
-                raise FaultError(f"{kind} has no option {name!r}: choose from {', '.join(known)}")
-        values = {name: _value(found, option, given) for name, option in known.items()}
-        own = {option.name: values.pop(option.name) for option in found.options}
-        fault = cls(found, **values, options=own)
+            if name not in options:
+                raise FaultError(
+                    f"{kind}: unknown option {name!r}: use one of {', '.join(options)}"
+                )
+        values = {name: _value(row, option, given) for name, option in options.items()}
+        own = {option.name: values.pop(option.name) for option in row.options}
+        fault = cls(row, **values, options=own)
         return attrs.evolve(fault, times=1) if fault._is_once else fault
 
     def __attrs_post_init__(self) -> None:
         name = self.kind.name
         if self.resource is not None and not is_extended_resource_name(self.resource):
             raise FaultError(
-                f"{name}: resource is named with its domain, such as vendor.com/gpu: "
-                f"not {self.resource!r}"
+                f"{name}: invalid resource {self.resource!r}: expected a domain and a name, such "
+                "as vendor.com/gpu"
             )
+        # Without a point there are no matches to count: reject options that would have no effect.
         if self.is_immediate and (self.times, self.after, self.probability) != (None, 0, 1.0):
             raise FaultError(
-                f"{name} is executed at once: times, after and probability need at=POINT, "
-                f"POINT being one of {', '.join(_AT[1:])}"
+                f"{name} is executed at once: times, after and probability need at=POINT, where "
+                f"POINT is one of {', '.join(_AT[1:])}"
             )
 
+    # A restart that fires each time its point is reached would never let a plugin register.
     @property
     def _is_once(self) -> bool:
         return self.kind.is_action and not self.is_immediate and self.times is None
 
     @property
     def is_immediate(self) -> bool:
-        """Whether it is an action that is executed as soon as it is set."""
+        """True for an action that is executed at once when it is set."""
         return self.kind.is_action and self.at == NOW
 
     @property
     def point(self) -> InjectionPoint | None:
-        """Where it is asked for; None if it is executed at once."""
+        """The injection point where it can fire; None if it is executed at once."""
         if self.kind.point is not None:
             return self.kind.point
         if self.is_immediate:
@@ -126,21 +147,22 @@ class Fault:
 
     @property
     def rpc(self) -> str | None:
-        """The one call, or method of PodResources, that it concerns; None: all."""
+        """The only call, or PodResources method, at which it fires; None for all."""
         if self.at in RPCS:
             return self.at
         return self.options.get("rpc") or self.options.get("method")
 
     @property
     def phase(self) -> str:
-        """Of a fault of calls: whether it fires ``before`` the call is made or ``after`` it was
-        answered."""
+        """For a fault of calls: ``before`` the call is made, or ``after`` its response."""
         return "after" if self.options.get("when") == "after" else "before"
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """From ``KIND`` or ``KIND:NAME=VALUE,NAME=VALUE``. A comma in a text is written
-        ``\\,`` where ``name=`` follows. Raises FaultError."""
+        """Parse ``KIND`` or ``KIND:NAME=VALUE,NAME=VALUE``.
+
+        A comma in a text is written as ``\\,`` where ``name=`` follows. Raises FaultError.
+        """
         kind, _, rest = line.strip().partition(":")
         given: dict[str, str] = {}
         for part in _COMMA.split(rest) if rest else ():
@@ -148,38 +170,44 @@ class Fault:
             name = name.strip()
             if not equals:
                 raise FaultError(
-                    f"fault {line!r}: {part!r} is not NAME=VALUE: write KIND:NAME=VALUE,…, such as "
-                    "reject-register:code=UNAVAILABLE,times=2"
+                    f"invalid fault {line!r}: {part!r} is not NAME=VALUE: expected "
+                    "KIND:NAME=VALUE,…, such as reject-register:code=UNAVAILABLE,times=2"
                 )
-            if name in given:
-                raise FaultError(f"fault {line!r}: {name} is given twice")
+            if name in given:  # a mapping would keep the last one without an error
+                raise FaultError(f"invalid fault {line!r}: duplicate option {name}")
             given[name] = value.replace("\\,", ",")
         return cls.of(kind, **given)
 
     @classmethod
     def from_data(cls, data: Any) -> Self:
-        """From a line of text, or from a mapping with ``kind`` and options. Raises
-        FaultError."""
+        """Create a fault from a line, or from a mapping with ``kind`` and options.
+
+        Raises FaultError.
+        """
         if isinstance(data, str):
             return cls.parse(data)
         if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
             raise FaultError(
-                "a fault is a line such as reject-register:times=2, or a mapping with kind and "
-                f"options: not {data!r}"
+                f"invalid fault {data!r}: expected a line such as reject-register:times=2, or a "
+                "mapping with kind and options"
             )
-        # What is null is not given.
+        # Clients in other languages send null for options that are not set.
         given = {str(name): value for name, value in data.items() if value is not None}
         return cls.of(given.pop("kind"), **given)
 
     def as_data(self) -> dict[str, Any]:
-        """``kind``, what is not at its default, and the kind's own options: what
-        ``from_data`` takes."""
+        """Return what ``from_data`` accepts: ``kind``, common options that differ from their
+        defaults, and all options of the kind."""
         common = (*COMMON, AT) if self.kind.is_action else COMMON
-        told = {option.name: getattr(self, option.name) for option in common}
+        values = {option.name: getattr(self, option.name) for option in common}
         return {
             "kind": self.kind.name,
             **{name: value for name, value in self.options.items() if value is not None},
-            **{each.name: told[each.name] for each in common if told[each.name] != each.default},
+            **{
+                option.name: values[option.name]
+                for option in common
+                if values[option.name] != option.default
+            },
         }
 
     def __repr__(self) -> str:
@@ -201,7 +229,7 @@ def _value(kind: Kind, option: Option, given: Mapping[str, Any]) -> Any:
     if option.name not in given:
         if option.required:
             raise FaultError(
-                f"{kind.name} needs {option.name}: write {kind.name}:{option.name}=…, "
+                f"{kind.name} needs {option.name}: use {kind.name}:{option.name}=…, "
                 f"{option.meaning}"
             )
         return option.default
@@ -209,7 +237,9 @@ def _value(kind: Kind, option: Option, given: Mapping[str, Any]) -> Any:
     try:
         return option.default if value is None else option.read(value)
     except ValueError as error:
-        raise FaultError(f"{kind.name}: {option.name} is {error}: not {value!r}") from None
+        raise FaultError(
+            f"{kind.name}: invalid {option.name} {value!r}: expected {error}"
+        ) from None
 
 
 def _written(value: Any) -> str:
@@ -217,4 +247,62 @@ def _written(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
+    # Only where the parser would otherwise begin another option.
     return _COMMA.sub(r"\\,", str(value))
+
+
+# -- files ---------------------------------------------------------------------------------
+
+
+def read_faults(path: Path) -> tuple[int | None, tuple[Fault, ...]]:
+    """Read a YAML or JSON file; return the seed, if the file has one, and its faults.
+
+    The file is a list of faults, or a mapping with such a list in ``faults`` and a ``seed``.
+    A fault is a line (``reject-register:times=2``) or a mapping with ``kind`` and options.
+
+    Raises FaultError with one line: the file, which fault, and what is wrong with it.
+    """
+    document = _document(path)
+    seed = None
+    if isinstance(document, Mapping):
+        if unknown := sorted(map(str, document.keys() - {"seed", "faults"})):
+            raise FaultError(f"{path}: unknown field {unknown[0]!r}: use one of seed, faults")
+        seed = _seed(path, document.get("seed"))
+        document = document.get("faults")
+    if not isinstance(document, list):
+        raise FaultError(f"{path}: expected a list of faults, or a mapping of seed and faults")
+    faults = []
+    for number, entry in enumerate(document, start=1):
+        try:
+            faults.append(Fault.from_data(entry))
+        except FaultError as error:
+            # The error can quote anything that the file contains, of any length.
+            message = printable(str(error), _LONGEST_TEXT)
+            raise FaultError(f"{path}: fault {number}: {message}") from None
+    return seed, tuple(faults)
+
+
+def _seed(path: Path, value: Any) -> int | None:
+    try:
+        return None if value is None else int(whole(0)(value))
+    except ValueError as error:
+        raise FaultError(f"{path}: invalid seed {value!r}: expected {error}") from None
+
+
+def _document(path: Path) -> Any:
+    # Not at the top: setting a fault does not need the YAML parser.
+    from devicemanager.objects.manifests.documents import load_documents
+    from devicemanager.objects.manifests.errors import ManifestError
+
+    try:
+        content = read_regular(path, _MOST_BYTES).decode()
+        documents = load_documents(content, _MOST_BYTES, _MOST_VALUES)
+    except OSError as error:
+        raise FaultError(f"{path}: {error.strerror}") from error
+    except FileRejected as error:
+        raise FaultError(f"{path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise FaultError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except ManifestError as error:
+        raise FaultError(f"{path}: {error}") from error
+    return documents[0] if len(documents) == 1 else None

@@ -1,49 +1,118 @@
-"""Where faults are asked for, and on behalf of whom."""
+"""Injection points, and the effects that faults have there.
+
+An injection point is a place in the kubelet's code where a fault can fire. An effect is what
+happens when it fires. Each effect belongs to one injection point, and the module with that
+point implements it: ``implements`` checks at import that none is missing. A kind of fault
+(``kinds``) names its effect, so it can never run the code of another kind.
+"""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Collection
+from enum import Enum, StrEnum
 from typing import NamedTuple
 
-__all__ = ["NOBODY", "FaultContext", "InjectionPoint"]
+__all__ = ["NO_CONTEXT", "Effect", "FaultContext", "InjectionPoint", "implements"]
 
 
 class InjectionPoint(StrEnum):
-    """A moment of the kubelet's work at which a fault may fire."""
+    """A place in the kubelet's code where a fault can fire.
+
+    Effects are implemented in ``devicemanager.kubelet``, in the module named for each point.
+    """
 
     REGISTER = "register"
-    """Register has come, and nothing has been looked at."""
+    """Register was received and has not been checked. (``registration.server``)"""
     REGISTERED = "registered"
-    """A plugin is registered; its list stream is not open yet, Register not answered."""
+    """A plugin was registered; its ListAndWatch stream is not open, and Register has no
+    response yet. Only actions fire here. (``registration.registrar``)"""
     NOTIFICATION = "notification"
-    """A plugin that the watcher found is about to be registered, then told so."""
+    """A plugin found by the watcher is about to be registered and notified.
+    (``registration.watcher``)"""
     LIST = "list"
-    """A device list has come that differs from the one before it; it is not taken in yet."""
+    """A ListAndWatch response that differs from the previous one was received and is not
+    applied yet. (``registration.fault_injection``)"""
     CALL = "call"
-    """A call to a plugin is about to be made, or was answered."""
+    """A call to a plugin is about to be made, or was answered.
+    (``registration.fault_injection``)"""
     CHECKPOINT = "checkpoint"
-    """The checkpoint is about to be written."""
+    """The checkpoint is about to be written. (``checkpoint_faults``)"""
     START = "start"
-    """The kubelet's process starts; the checkpoint is not read yet."""
+    """The kubelet starts and has not read its checkpoint. (``checkpoint_faults``)"""
     POD_RESOURCES = "pod-resources"
-    """A PodResources call has come."""
+    """A PodResources call was received. (``pod_resources``)"""
+
+
+class Effect(Enum):
+    """What a fault does when it fires.
+
+    The first value is a unique name, the second the injection point that implements it. An
+    *action* has none: it acts on the kubelet as a whole, at once or at a point chosen with
+    ``at``. Actions are implemented in ``process_faults``.
+    """
+
+    # The texts only keep the members distinct: an enum merges members with equal values.
+    REJECT_REGISTER = "reject Register", InjectionPoint.REGISTER
+    DELAY_REGISTER = "delay the response to Register", InjectionPoint.REGISTER
+    CUT_REGISTER = "cut the connections to kubelet.sock", InjectionPoint.REGISTER
+    REJECT_NOTIFICATION = "notify of a failed registration", InjectionPoint.NOTIFICATION
+    FAIL_NOTIFICATION = "fail the notification", InjectionPoint.NOTIFICATION
+    STOP_READING = "stop reading lists", InjectionPoint.LIST
+    FAIL_CALL = "fail a call", InjectionPoint.CALL
+    DELAY_CALL = "delay a call", InjectionPoint.CALL
+    CUT_CALL = "cut the connection to the plugin", InjectionPoint.CALL
+    FAIL_CHECKPOINT = "fail a write", InjectionPoint.CHECKPOINT
+    DELAY_CHECKPOINT = "delay a write", InjectionPoint.CHECKPOINT
+    LOSE_CHECKPOINT = "remove the checkpoint", InjectionPoint.START
+    TRUNCATE_CHECKPOINT = "truncate the checkpoint", InjectionPoint.START
+    FAIL_POD_RESOURCES = "fail a PodResources call", InjectionPoint.POD_RESOURCES
+    DELAY_POD_RESOURCES = "delay a PodResources call", InjectionPoint.POD_RESOURCES
+    EMPTY_POD_RESOURCES = "respond with nothing", InjectionPoint.POD_RESOURCES
+    LIMIT_POD_RESOURCES = "respond with the rate limit's error", InjectionPoint.POD_RESOURCES
+    STALE_POD_RESOURCES = "respond with an earlier state", InjectionPoint.POD_RESOURCES
+    END_LIST_STREAM = "end ListAndWatch streams", None
+    DELETE_PLUGIN_SOCKET = "delete plugin sockets", None
+    RECREATE_KUBELET_SOCKET = "recreate kubelet.sock", None
+    RESTART = "restart", None
+    RESTART_TWICE = "restart twice", None
+    STOP_AND_START = "stop, and start later", None
+
+    @property
+    def point(self) -> InjectionPoint | None:
+        """The injection point that implements this effect; None for an action."""
+        point: InjectionPoint | None = self.value[1]
+        return point
+
+
+def implements(point: InjectionPoint | None, effects: Collection[Effect]) -> None:
+    """Declare at import that a module implements these effects, all those of ``point``.
+
+    Raises TypeError if one is missing or belongs to another point. The effects should be the
+    keys of the table that selects the code, where the module has one.
+    """
+    # A test checks that each injection point has exactly one such declaration.
+    wanted = {effect for effect in Effect if effect.point is point}
+    if missing := wanted - set(effects):
+        raise TypeError(f"no code for {', '.join(sorted(map(str, missing)))} at {point}")
+    if others := set(effects) - wanted:
+        raise TypeError(f"{', '.join(sorted(map(str, others)))} cannot fire at {point}")
 
 
 class FaultContext(NamedTuple):
-    """What happens at a point, as far as faults ask: with whom, and which call."""
+    """What happens at an injection point: with which plugin, and in which call."""
 
     resource: str | None = None
     plugin: str | None = None
-    """The file name of the plugin's socket."""
+    """File name of the plugin's socket."""
     rpc: str | None = None
-    """The call, or the method of PodResources."""
+    """Name of the call, or of the PodResources method."""
     phase: str = "before"
-    """Of a call: ``before`` it is made, ``after`` it was answered."""
+    """For a call to a plugin: ``before`` it is made, or ``after`` its response."""
 
     def __str__(self) -> str:
         who = " of ".join(filter(None, (self.plugin, self.resource)))
         return " ".join(filter(None, (self.rpc, who)))
 
 
-NOBODY = FaultContext()
-"""An occasion of the kubelet's own."""
+NO_CONTEXT = FaultContext()
+"""A place without plugin and call, such as the kubelet's start."""

@@ -1,16 +1,20 @@
-"""The kinds of faults, as one table: what each does, where it fires, what can be said of it."""
+"""The kinds of faults, as one table: what each does, its options, and how chaos uses it.
+
+A row names the effect of its kind, and the effect names the injection point that implements
+it (``injection_point``). CONTRIBUTING.md has the steps to add a kind.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from devicemanager.faults.injection_point import InjectionPoint
+from devicemanager.faults.injection_point import Effect, InjectionPoint
 
-__all__ = ["ACTIONS", "CODES", "KINDS", "RPCS", "Kind", "Option"]
+__all__ = ["CODES", "ERRORS", "KINDS", "METHODS", "RPCS", "Kind", "Option"]
 
 CODES = (
     "ABORTED",
@@ -30,7 +34,7 @@ CODES = (
     "UNIMPLEMENTED",
     "UNKNOWN",
 )
-"""gRPC's codes but OK, by their names there."""
+"""gRPC's names of its status codes, without OK."""
 
 RPCS = (
     "GetDevicePluginOptions",
@@ -38,21 +42,20 @@ RPCS = (
     "Allocate",
     "PreStartContainer",
 )
-"""The calls that the kubelet makes to a plugin, besides ListAndWatch."""
+"""The calls that the kubelet makes to a plugin, without ListAndWatch."""
 
 METHODS = ("List", "GetAllocatableResources", "Get")
 ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EACCES")
 TEXT = "injected fault"
-_MOST = 1 << 62
+_MOST = 1 << 62  # keeps sums of times and counters within 64 bits
 
 Read = Callable[[Any], Any]
-"""From what was given, text or not, to the value. Raises ValueError that says what is
-wanted."""
+"""Converts a given value, text or not. Raises ValueError with the expected form."""
 
 
 @attrs.frozen
 class Option:
-    """Something that can be said of a fault. ``required`` options have no default."""
+    """An option of a fault. ``required`` options have no default."""
 
     name: str
     read: Read
@@ -61,56 +64,54 @@ class Option:
     required: bool = False
 
 
+def _number(value: Any) -> float:
+    """Return a number; NaN, which every comparison rejects, for anything else."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
 def seconds(value: Any) -> float:
-    """Seconds of the kubelet's clock."""
-    number = math.nan
-    if not isinstance(value, bool):
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
+    """Read a duration in seconds of the kubelet's clock."""
+    number = _number(value)
     if not 0 <= number <= _MOST:
         raise ValueError("a number of seconds from 0")
     return number
 
 
 def whole(least: int) -> Read:
-    """A whole number of at least ``least``."""
+    """Return a reader of integers of at least ``least``."""
 
     def read(value: Any) -> int:
         try:
-            number = int(str(value))  # by way of text: int alone would cut 2.9
+            number = int(str(value))  # through text: int alone would truncate 2.9
         except ValueError:
             number = least - 1
         if not least <= number <= _MOST:
-            raise ValueError(f"a whole number from {least}")
+            raise ValueError(f"an integer from {least}")
         return number
 
     return read
 
 
 def probability(value: Any) -> float:
-    """From above 0 to 1."""
-    number = math.nan
-    if not isinstance(value, bool):
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
+    """Read a probability above 0."""
+    number = _number(value)
     if not 0 < number <= 1:
-        raise ValueError("a number above 0, at most 1")
+        raise ValueError("a number above 0, at most 1")  # 0 would be a fault that never fires
     return number
 
 
 def text(value: Any) -> str:
-    """Any text of one line."""
+    """Read a text of one line."""
     if not isinstance(value, str) or "\n" in value:
         raise ValueError("a text of one line")
     return value
 
 
 def switch(value: Any) -> bool:
-    """True or false."""
+    """Read true or false."""
     words = {"true": True, "false": False}
     if str(value).lower() not in words:
         raise ValueError("true or false")
@@ -118,7 +119,7 @@ def switch(value: Any) -> bool:
 
 
 def choice(*choices: str) -> Read:
-    """One of these words."""
+    """Return a reader of one of these words."""
 
     def read(value: Any) -> str:
         if value not in choices:
@@ -129,36 +130,45 @@ def choice(*choices: str) -> Read:
 
 
 _CODE = Option("code", choice(*CODES), "gRPC's name of the status code", "UNAVAILABLE")
-_TEXT = Option("text", text, "the status's text", TEXT)
-_SECONDS = Option("seconds", seconds, "how long, by the kubelet's clock", required=True)
+_TEXT = Option("text", text, "text of the status", TEXT)
+_SECONDS = Option("seconds", seconds, "duration, by the kubelet's clock", required=True)
 _RPC = Option("rpc", choice(*RPCS), f"only this call: {', '.join(RPCS)}")
 _METHOD = Option("method", choice(*METHODS), f"only this method: {', '.join(METHODS)}")
-_SIDE = Option(
+_WHEN = Option(
     "when",
     choice("before", "after"),
-    "before the plugin has seen the call, or after it has answered",
+    "before the plugin receives the call, or after it has responded",
     "before",
 )
-_KEEP = Option(
-    "keep_sockets", switch, "leave the sockets of plugins where they are: true or false", False
-)
+_KEEP = Option("keep_sockets", switch, "keep the sockets of plugins: true or false", False)
+
+# What chaos chooses from.
+_CHAOS_CODES = ("INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN")
+_CHAOS_SECONDS = (0.05, 0.2, 1.0)
+_CHAOS_AT = ("registered", "list", *RPCS)
 
 
 @attrs.frozen
 class Kind:
-    """One kind of fault. ``point`` is where it is asked for; an action has none, since it is
-    executed at once or where the option ``at`` says."""
+    """One kind of fault."""
 
     name: str
     meaning: str
-    point: InjectionPoint | None = None
+    effect: Effect
     options: tuple[Option, ...] = ()
     ends_process: bool = False
-    """Whether the kubelet's process ends by it."""
+    """True if the kubelet's process ends."""
+    chaos: Mapping[str, Sequence[Any]] | None = None
+    """Values that chaos chooses from, by option; None if it never chooses this kind."""
+
+    @property
+    def point(self) -> InjectionPoint | None:
+        """The injection point where it fires; None for an action."""
+        return self.effect.point
 
     @property
     def is_action(self) -> bool:
-        """Whether it is something that is done, rather than a point's other outcome."""
+        """True if it acts on the kubelet as a whole: at once, or at the point of option ``at``."""
         return self.point is None
 
 
@@ -171,166 +181,210 @@ KINDS = _table(
         Kind(
             "reject-register",
             "Register is rejected; the plugin is not dialed",
-            InjectionPoint.REGISTER,
+            Effect.REJECT_REGISTER,
             (attrs.evolve(_CODE, default="UNKNOWN"), _TEXT),
+            chaos={"code": _CHAOS_CODES},
         ),
         Kind(
             "delay-register",
-            "the plugin is dialed, asked for its options and its list as usual; the answer to "
-            "Register comes later",
-            InjectionPoint.REGISTER,
+            "the plugin is registered as usual; the response to Register is delayed",
+            Effect.DELAY_REGISTER,
             (_SECONDS,),
+            chaos={"seconds": (*_CHAOS_SECONDS, 9.0)},
         ),
+        # The same effect: without the option ``seconds``, a delay lasts until it is released.
         Kind(
             "hang-register",
-            "as delay-register, and Register is answered when the fault is cleared",
-            InjectionPoint.REGISTER,
+            "as delay-register, until the fault is cleared",
+            Effect.DELAY_REGISTER,
         ),
         Kind(
             "drop-register",
-            "every connection to kubelet.sock is cut while Register waits for its answer",
-            InjectionPoint.REGISTER,
+            "every connection to kubelet.sock is cut while Register is in flight",
+            Effect.CUT_REGISTER,
             (
                 Option(
                     "when",
                     choice("before", "after"),
                     "before the plugin is dialed, so that it is not registered, or after it was "
-                    "registered, so that only the answer is lost",
+                    "registered, so that only the response is lost",
                     "before",
                 ),
             ),
+            chaos={"when": ("before", "after")},
         ),
         Kind(
             "reject-notification",
-            "a plugin that the watcher found is told by NotifyRegistrationStatus that its "
-            "registration failed",
-            InjectionPoint.NOTIFICATION,
+            "NotifyRegistrationStatus reports a failed registration to a plugin that the watcher "
+            "found",
+            Effect.REJECT_NOTIFICATION,
             (_TEXT,),
+            chaos={},
         ),
         Kind(
             "fail-notification",
             "NotifyRegistrationStatus does not reach a plugin that the watcher found and "
-            "registered; the registration is withdrawn and tried again, as the kubelet does",
-            InjectionPoint.NOTIFICATION,
+            "registered; as the kubelet does, the registration is withdrawn and retried",
+            Effect.FAIL_NOTIFICATION,
             (_CODE, _TEXT),
+            chaos={"code": _CHAOS_CODES},
         ),
         Kind(
             "stop-reading",
-            "a list stream is not read any more, so that its window fills; the list that came "
-            "last is taken in when reading goes on",
-            InjectionPoint.LIST,
+            "a ListAndWatch stream is not read, so that its window fills; the last response is "
+            "applied when reading resumes",
+            Effect.STOP_READING,
             (
                 attrs.evolve(
                     _SECONDS,
                     required=False,
-                    meaning="how long, by the kubelet's clock; without it until it is cleared",
+                    meaning="duration, by the kubelet's clock; without it, until the fault is "
+                    "cleared",
                 ),
             ),
+            chaos={"seconds": _CHAOS_SECONDS},
         ),
         Kind(
             "fail-call",
             "a call to the plugin fails",
-            InjectionPoint.CALL,
-            (_RPC, _SIDE, _CODE, _TEXT),
+            Effect.FAIL_CALL,
+            (_RPC, _WHEN, _CODE, _TEXT),
+            chaos={"rpc": RPCS, "when": ("before", "after"), "code": _CHAOS_CODES},
         ),
         Kind(
             "delay-call",
-            "a call to the plugin is held up",
-            InjectionPoint.CALL,
-            (_RPC, _SIDE, _SECONDS),
+            "a call to the plugin is delayed",
+            Effect.DELAY_CALL,
+            (_RPC, _WHEN, _SECONDS),
+            chaos={"rpc": RPCS, "when": ("before", "after"), "seconds": _CHAOS_SECONDS},
         ),
         Kind(
             "cut-call",
-            "the connection to the plugin is cut, with its list stream",
-            InjectionPoint.CALL,
+            "the connection to the plugin is cut, and its ListAndWatch stream with it",
+            Effect.CUT_CALL,
             (
                 _RPC,
                 Option(
                     "when",
                     choice("before", "during", "after"),
-                    "before the plugin has seen the call, while it works on it, or after it has "
-                    "answered",
+                    "before the plugin receives the call, while it works on it, or after it has "
+                    "responded",
                     "before",
                 ),
                 Option(
                     "seconds",
                     seconds,
-                    "with when=during: how long the plugin may work on it",
+                    "with when=during: how long the plugin can work on the call",
                     0.1,
                 ),
             ),
+            chaos={"rpc": RPCS, "when": ("before", "during", "after")},
         ),
         Kind(
             "fail-checkpoint",
             "a write of the checkpoint fails",
-            InjectionPoint.CHECKPOINT,
+            Effect.FAIL_CHECKPOINT,
             (Option("error", choice(*ERRORS), "the system's error", "ENOSPC"),),
+            chaos={"error": ERRORS},
         ),
         Kind(
             "delay-checkpoint",
-            "a write of the checkpoint takes long",
-            InjectionPoint.CHECKPOINT,
+            "a write of the checkpoint is delayed",
+            Effect.DELAY_CHECKPOINT,
             (_SECONDS,),
+            chaos={"seconds": _CHAOS_SECONDS},
         ),
         Kind(
             "lose-checkpoint",
-            "the kubelet starts, and its checkpoint is not there",
-            InjectionPoint.START,
+            "the kubelet starts without its checkpoint: the file is removed",
+            Effect.LOSE_CHECKPOINT,
+            chaos={},
+        ),
+        Kind(
+            "truncate-checkpoint",
+            "the kubelet starts with a damaged checkpoint: the file is cut to half its size",
+            Effect.TRUNCATE_CHECKPOINT,
+            chaos={},
         ),
         Kind(
             "fail-pod-resources",
             "a PodResources call fails",
-            InjectionPoint.POD_RESOURCES,
+            Effect.FAIL_POD_RESOURCES,
             (_METHOD, _CODE, _TEXT),
+            chaos={"code": _CHAOS_CODES},
         ),
         Kind(
             "delay-pod-resources",
-            "a PodResources call is answered later",
-            InjectionPoint.POD_RESOURCES,
+            "a PodResources call is delayed",
+            Effect.DELAY_POD_RESOURCES,
             (_METHOD, _SECONDS),
+            chaos={"seconds": _CHAOS_SECONDS},
         ),
         Kind(
             "empty-pod-resources",
-            "a PodResources call is answered with an empty message",
-            InjectionPoint.POD_RESOURCES,
+            "a PodResources call returns an empty message",
+            Effect.EMPTY_POD_RESOURCES,
             (_METHOD,),
+            chaos={},
         ),
         Kind(
             "limit-pod-resources",
-            "a PodResources call is rejected as by the kubelet's rate limit",
-            InjectionPoint.POD_RESOURCES,
+            "a PodResources call fails as if it had exceeded the kubelet's rate limit",
+            Effect.LIMIT_POD_RESOURCES,
+            (_METHOD,),
+            chaos={},
+        ),
+        Kind(
+            "stale-pod-resources",  # not for chaos: it lasts until it is cleared
+            "PodResources returns the state of the moment when the fault was set",
+            Effect.STALE_POD_RESOURCES,
             (_METHOD,),
         ),
         Kind(
-            "stale-pod-resources",
-            "PodResources answers with what was so when the fault was set",
-            InjectionPoint.POD_RESOURCES,
-            (_METHOD,),
+            "end-list-stream",
+            "ListAndWatch streams are ended; nothing else changes",
+            Effect.END_LIST_STREAM,
+            chaos={"at": ("list", *RPCS)},
         ),
-        Kind("end-list-stream", "list streams are ended, and nothing else"),
-        Kind("delete-plugin-socket", "the sockets of plugins are deleted"),
+        Kind(
+            "delete-plugin-socket",
+            "the sockets of plugins are deleted",
+            Effect.DELETE_PLUGIN_SOCKET,
+            chaos={"at": _CHAOS_AT},
+        ),
         Kind(
             "recreate-kubelet-socket",
-            "kubelet.sock is made anew; connections to plugins and their sockets stay",
+            "kubelet.sock is recreated; connections to plugins and their sockets stay",
+            Effect.RECREATE_KUBELET_SOCKET,
+            chaos={"at": _CHAOS_AT},
         ),
-        Kind("restart", "the kubelet restarts", options=(_KEEP,), ends_process=True),
+        Kind(
+            "restart",
+            "the kubelet restarts",
+            Effect.RESTART,
+            (_KEEP,),
+            ends_process=True,
+            chaos={"at": _CHAOS_AT, "keep_sockets": (False, True)},
+        ),
         Kind(
             "restart-twice",
             "the kubelet restarts, and again after a gap",
-            options=(
+            Effect.RESTART_TWICE,
+            (
                 Option("gap", seconds, "seconds between the two, by the kubelet's clock", 0.05),
                 _KEEP,
             ),
             ends_process=True,
+            chaos={"at": _CHAOS_AT, "gap": (0.0, 0.01, 0.05, 0.3, 1.0)},
         ),
         Kind(
             "away",
-            "the kubelet stops, and comes back later",
-            options=(_SECONDS, _KEEP),
+            "the kubelet stops, and starts again later",
+            Effect.STOP_AND_START,
+            (_SECONDS, _KEEP),
             ends_process=True,
+            chaos={"at": _CHAOS_AT, "seconds": (0.5, 5.0)},
         ),
     )
 )
 """Every kind by its name."""
-
-ACTIONS = tuple(kind.name for kind in KINDS.values() if kind.is_action)

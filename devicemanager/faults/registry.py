@@ -1,8 +1,8 @@
-"""The faults that are set, and which of them fire at an occasion.
+"""The faults that are set, and which of them fire at an injection point.
 
-A decision depends on the seed and on counters alone: how many occasions a fault has had, and
-of a fault with a probability, how many the resource has had. So the same occasions in the
-same order have the same outcome, however long each takes.
+A decision depends only on the seed and on counters: how often a fault matched, and for a
+fault with a probability, how often it matched for the resource. The same sequence of matches
+therefore has the same outcome, regardless of timing.
 """
 
 from __future__ import annotations
@@ -13,49 +13,48 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import NOBODY, FaultContext, InjectionPoint
+from devicemanager.faults.injection_point import NO_CONTEXT, Effect, FaultContext, InjectionPoint
 from devicemanager.io.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from devicemanager.faults.fault import Fault
-    from devicemanager.faults.holds import Hold
-    from devicemanager.faults.states import Entry, FaultState
+    from devicemanager.faults.states import Entry, FaultState, Hold
 
-__all__ = ["Actions", "FaultRegistry", "Fired", "as_fault", "named"]
+__all__ = ["Actions", "FaultRegistry", "FaultSource", "Fired", "as_fault", "first"]
 
-Source = Any
-"""A fault as it may be given: a ``Fault``, a line of text, a mapping."""
+FaultSource = Any
+"""A fault to set: a ``Fault``, a line of text, or a mapping."""
 
 
 class Actions(Protocol):
-    """Who executes actions."""
+    """Executes the faults that are actions."""
 
     def prepare(self, fault: Fault) -> object:
-        """A fault is about to be set: what it will need when it fires. None: nothing."""
+        """Return what the fault needs when it fires; called when it is set."""
 
-    def execute(self, fault: Fault, occasion: FaultContext) -> None:
-        """Execute on the calling thread. Raises what that raises."""
+    def execute(self, fault: Fault, context: FaultContext) -> None:
+        """Execute an action on the calling thread. Raises what the action raises."""
 
-    def start(self, fault: Fault, occasion: FaultContext) -> None:
-        """Execute on another thread; what that raises is reported."""
+    def start(self, fault: Fault, context: FaultContext) -> None:
+        """Execute an action on another thread; report its errors."""
 
 
 class _NoActions:
     def prepare(self, fault: Fault) -> object:
         return None
 
-    def execute(self, fault: Fault, occasion: FaultContext) -> None:
-        raise RequestError(f"there is no kubelet here for {fault.kind.name}")
+    def execute(self, fault: Fault, context: FaultContext) -> None:
+        raise RequestError(f"{fault.kind.name} needs a kubelet")
 
-    def start(self, fault: Fault, occasion: FaultContext) -> None:
+    def start(self, fault: Fault, context: FaultContext) -> None:
         pass
 
 
 class FaultRegistry:
-    """The faults of one kubelet; they outlive its restarts. Any thread may call it.
+    """The faults of one kubelet; they outlive its restarts. Thread-safe.
 
-    ``armed`` is what every point looks at first: nothing else happens there while it is
-    empty.
+    Every injection point reads ``armed`` first and does nothing else while it is empty: a
+    kubelet without faults pays for one attribute.
     """
 
     def __init__(
@@ -65,33 +64,37 @@ class FaultRegistry:
         actions: Actions | None = None,
         seed: int = 0,
     ) -> None:
+        """Internal: a kubelet creates its registry."""
         self._clock = clock or SystemClock()
         self._events = events or EventStream(self._clock)
         self._actions: Actions = actions or _NoActions()
         self.seed = seed
-        """Decides where a fault has a probability and no seed of its own."""
+        """Seed for faults with a probability that have no seed themselves."""
         # Guards everything below, and every entry.
         self._lock = threading.Lock()
         self._entries: dict[int, Entry] = {}
         self._latest = 0
         self._is_stopping = False
         self.armed: Mapping[InjectionPoint, tuple[Entry, ...]] = {}
-        """The faults by the point where they are asked for. Read it without a lock."""
+        """Internal: faults that can fire, by injection point. Read without the lock."""
 
     # -- setting ---------------------------------------------------------------------
 
-    def set(self, fault: Source, /, **options: Any) -> FaultState:
-        """Set a fault: by its kind and options, ``set("reject-register", times=2)``; as one
-        line, ``set("reject-register:times=2")``; as a mapping or a ``Fault``. It counts from
-        now on. An action without ``at`` is executed before this returns; what of it comes
-        later (``away``, a gap) is done by the kubelet's clock.
+    def set(self, fault: FaultSource, /, **options: Any) -> FaultState:
+        """Set a fault, given as kind and options, as one line, as a mapping or as a ``Fault``.
 
-        Raises FaultError, which names the choices, for a fault that cannot be, and what an
-        action raises.
+        ``set("reject-register", times=2)`` is the same as ``set("reject-register:times=2")``.
+        Its counters begin at 0. An action without ``at`` is executed before this returns; later
+        parts of it (``away``, a gap) follow by the kubelet's clock.
+
+        Raises FaultError, which names the choices, for an invalid fault, and what an action
+        raises.
         """
+        # Not at the top: a kubelet without faults does not load the table of kinds.
         from devicemanager.faults.states import Entry
 
         parsed = as_fault(fault, options)
+        # Only the id is taken under the lock: both steps below read the kubelet's state.
         with self._lock:
             self._latest += 1
             entry = Entry(self._latest, parsed)
@@ -104,47 +107,53 @@ class FaultRegistry:
             return entry.state()
 
     def _execute(self, entry: Entry) -> FaultState:
-        """An action that is executed at once is an event, and not kept."""
+        """Execute an action at once. It is published as an event and not stored."""
         entry.seen = entry.fired = 1
-        occasion = FaultContext(entry.fault.resource, entry.fault.plugin)
-        self._publish(entry, occasion)
-        self._actions.execute(entry.fault, occasion)
+        context = FaultContext(entry.fault.resource, entry.fault.plugin)
+        self._publish(entry, context)
+        self._actions.execute(entry.fault, context)
         return entry.state()
 
     def list(self) -> tuple[FaultState, ...]:
-        """Every fault that was set and not cleared, spent ones included, in the order in which
-        they were set; without actions that were executed at once."""
+        """Return all faults that were set and not cleared, in the order in which they were set.
+
+        Faults that cannot fire any more are included, actions executed at once are not.
+        """
         with self._lock:
             return tuple(entry.state() for entry in self._entries.values())
 
     def clear(self, which: int | str | None = None) -> int:
-        """Take back a fault by its id, every fault of a kind, or all; returns how many.
-        Whoever a fault holds up goes on at once.
+        """Clear a fault by id, all faults of a kind, or all; return how many.
 
-        Raises RequestError for an id or a kind of which none is set.
+        Calls that a cleared fault delays resume at once. Raises RequestError if no fault of the
+        given id or kind is set.
         """
         with self._lock:
-            gone = [
+            cleared = [
                 entry
                 for entry in self._entries.values()
                 if which in (None, entry.id, entry.fault.kind.name)
             ]
-            for entry in gone:
+            for entry in cleared:
                 del self._entries[entry.id]
             self._rearm()
-            holds = [hold for entry in gone for hold in entry.holds]
+            holds = [hold for entry in cleared for hold in entry.holds]
+        # Outside the lock: releasing a delay runs the callbacks of the delayed calls.
         for hold in holds:
             hold.release()
-        if which is not None and not gone:
+        if which is not None and not cleared:
             raise RequestError(f"no fault {which!r} is set: {self._choices()}")
-        return len(gone)
+        return len(cleared)
 
     def _choices(self) -> str:
-        told = [f"{state.id} ({state.fault.kind.name})" for state in self.list()]
-        return f"choose from {', '.join(told)}" if told else "there is none"
+        names = [f"{state.id} ({state.fault.kind.name})" for state in self.list()]
+        return f"use one of {', '.join(names)}" if names else "there is none"
 
     def _rearm(self) -> None:
-        """With the lock held. A new mapping: readers have none."""
+        """Replace ``armed``; must be called with the lock held.
+
+        Readers have no lock, so the mapping is never changed in place.
+        """
         armed: dict[InjectionPoint, tuple[Entry, ...]] = {}
         for entry in self._entries.values():
             point = entry.fault.point
@@ -152,57 +161,62 @@ class FaultRegistry:
                 armed[point] = (*armed.get(point, ()), entry)
         self.armed = armed
 
-    # -- at a point ------------------------------------------------------------------
+    # -- at an injection point -----------------------------------------------------------
 
     def at(
-        self, point: InjectionPoint, occasion: FaultContext = NOBODY, *, start: bool = True
+        self, point: InjectionPoint, context: FaultContext = NO_CONTEXT, *, start: bool = True
     ) -> tuple[Fired, ...]:
-        """What fires now, in the order in which it was set. Each is an event. Actions are
-        started on a thread of their own; without ``start`` the caller does that."""
-        fired = []
+        """Internal: return the faults that fire now, in the order in which they were set.
+
+        Each is published as an event. Actions are started on another thread; without ``start``
+        the caller starts them.
+        """
+        firing = []
         with self._lock:
             entries = self.armed.get(point, ())
             for entry in entries:
-                if entry.concerns(occasion) and entry.fires(occasion, self.seed):
-                    fired.append(entry)
-            if fired:
+                if entry.concerns(context) and entry.fires(context, self.seed):
+                    firing.append(entry)
+            if firing:
                 self._rearm()
-        found = tuple(Fired(self, entry, occasion) for entry in fired)
-        for each, entry in zip(found, fired, strict=True):
-            self._publish(entry, occasion, point)
+        # Outside the lock: event callbacks can set and clear faults.
+        fired = tuple(Fired(self, entry, context) for entry in firing)
+        for each, entry in zip(fired, firing, strict=True):
+            self._publish(entry, context, point)
             if start:
                 each.start()
-        return found
+        return fired
 
     def _publish(
-        self, entry: Entry, occasion: FaultContext, point: InjectionPoint | None = None
+        self, entry: Entry, context: FaultContext, point: InjectionPoint | None = None
     ) -> None:
         fault = entry.fault
-        subject = str(occasion)
+        subject = str(context)
         self._events.publish(
             EventKind.FAULT,
             f"injected: {fault}" + (f" at {subject}" if subject else ""),
-            resource=occasion.resource,
+            resource=context.resource,
             fault=entry.id,
             fault_kind=fault.kind.name,
             point=None if point is None else point.value,
-            plugin=occasion.plugin,
-            rpc=occasion.rpc,
+            plugin=context.plugin,
+            rpc=context.rpc,
         )
 
-    # -- holding up ------------------------------------------------------------------
+    # -- delays ------------------------------------------------------------------------
 
     def _hold(self, entry: Entry, seconds: float | None) -> Hold:
-        from devicemanager.faults.holds import Hold
+        from devicemanager.faults.states import Hold
 
         def ended(hold: Hold) -> None:
             with self._lock:
                 entry.holds.discard(hold)
 
         hold = Hold(ended)
-        # Before it is counted: whoever sees it may turn the clock.
+        # Started before it is counted: a test that sees the count may advance the clock at once.
         hold.start(self._clock, seconds)
         with self._lock:
+            # The fault may have been cleared, or the stop begun, since it fired.
             is_over = self._is_stopping or entry.id not in self._entries
             if not (is_over or hold.is_over):
                 entry.holds.add(hold)
@@ -211,7 +225,7 @@ class FaultRegistry:
         return hold
 
     def stopping(self) -> None:
-        """The kubelet's process stops: nobody is held up any more, until ``starting``."""
+        """Internal: end all delays, and begin none until ``starting``: the process stops."""
         with self._lock:
             self._is_stopping = True
             holds = [hold for entry in self._entries.values() for hold in entry.holds]
@@ -219,58 +233,65 @@ class FaultRegistry:
             hold.release()
 
     def starting(self) -> None:
-        """A process of the kubelet starts."""
+        """Internal: allow delays again: a process starts."""
         self._is_stopping = False
 
 
 class Fired:
     """A fault that fires now."""
 
-    def __init__(self, registry: FaultRegistry, entry: Entry, occasion: FaultContext) -> None:
+    def __init__(self, registry: FaultRegistry, entry: Entry, context: FaultContext) -> None:
         self._registry = registry
         self._entry = entry
-        self._occasion = occasion
+        self._context = context
         self.kind = entry.fault.kind
         self.id = entry.id
 
     def __getitem__(self, option: str) -> Any:
-        """The value of one of the kind's options."""
+        """Return the value of one of the kind's options."""
         return self._entry.fault.options[option]
 
     def __str__(self) -> str:
         return f"fault {self.id}, {self.kind.name}"
 
     @property
+    def effect(self) -> Effect:
+        """What the injection point has to do."""
+        return self.kind.effect
+
+    @property
     def prepared(self) -> Any:
-        """What was noted for it when the fault was set."""
+        """What ``Actions.prepare`` returned when the fault was set."""
         return self._entry.prepared
 
     def start(self) -> None:
-        """Start an action on a thread of its own; of another kind, nothing."""
+        """Start an action on another thread; do nothing for other kinds."""
         if self.kind.is_action:
-            self._registry._actions.start(self._entry.fault, self._occasion)
+            self._registry._actions.start(self._entry.fault, self._context)
 
     def hold(self) -> Hold:
-        """Somebody waits for the fault's ``seconds``; without them until it is cleared. Nobody
-        is held up by a fault that was cleared, or while the kubelet stops."""
+        """Begin a delay of the fault's ``seconds``; without them, until it is cleared.
+
+        The delay is over at once if the fault has been cleared or the kubelet stops.
+        """
         return self._registry._hold(self._entry, self._entry.fault.options.get("seconds"))
 
 
-def named(fired: Iterable[Fired], *kinds: str) -> Fired | None:
-    """The first of these kinds among them."""
-    return next((each for each in fired if each.kind.name in kinds), None)
+def first(fired: Iterable[Fired], *effects: Effect) -> Fired | None:
+    """Return the first fault with one of these effects."""
+    return next((fault for fault in fired if fault.effect in effects), None)
 
 
-def as_fault(fault: Source, options: Mapping[str, Any]) -> Fault:
-    """The fault that was given. Raises FaultError."""
+def as_fault(fault: FaultSource, options: Mapping[str, Any]) -> Fault:
+    """Convert what was given to a fault. Raises FaultError."""
     from devicemanager.faults.fault import Fault, FaultError
 
     if isinstance(fault, Fault):
-        found = fault
+        converted = fault
     elif options and isinstance(fault, str):
         return Fault.of(fault, **options)
     else:
-        found = Fault.from_data(fault)
+        converted = Fault.from_data(fault)
     if options:
-        raise FaultError(f"options belong to a kind, not to {found}")
-    return found
+        raise FaultError(f"options can only be given with a kind, not with {converted}")
+    return converted

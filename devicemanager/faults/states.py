@@ -1,42 +1,44 @@
-"""A fault that is set: what has become of it so far, and whether it fires."""
+"""A fault that is set: its counters, whether it fires, and the delays that it causes."""
 
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 
 from devicemanager.faults.fault import Fault
-from devicemanager.faults.holds import Hold
 from devicemanager.faults.injection_point import FaultContext, InjectionPoint
+from devicemanager.io.clock import Cancel, Clock
 
-__all__ = ["Entry", "FaultState"]
+__all__ = ["Entry", "FaultState", "Hold"]
 
 
 @attrs.frozen
 class FaultState:
-    """A fault that was set, as it stands now."""
+    """Snapshot of a fault that was set."""
 
     id: int
-    """Faults of one registry are numbered from 1, in the order in which they were set."""
+    """Number of the fault in its registry, from 1 in the order in which they were set."""
     fault: Fault
     seen: int
-    """How many occasions have been the fault's."""
+    """How often its injection point was reached by a match."""
     fired: int
-    """At how many of them it fired."""
+    """How often it fired."""
     holding: int = 0
-    """How many calls or streams it holds up now."""
+    """Number of calls and streams that it delays now."""
 
     @property
     def is_spent(self) -> bool:
-        """Whether it has fired as often as it may."""
+        """True if it cannot fire any more."""
         return self.fault.times == self.fired or self.fault.is_immediate
 
     def as_data(self) -> dict[str, Any]:
-        """``id``, ``spec`` (the line that sets it), ``seen``, ``fired``, ``holding``,
-        ``spent``, and the fault's own fields as in :meth:`Fault.as_data`."""
+        """Return ``id``, ``spec`` (the line that sets it), ``seen``, ``fired``, ``holding``,
+        ``spent``, and the fault's fields as :meth:`Fault.as_data` does."""
         return {
             "id": self.id,
             "spec": str(self.fault),
@@ -50,41 +52,100 @@ class FaultState:
 
 @attrs.define(eq=False)
 class Entry:
-    """What is guarded by the registry's lock, of one fault."""
+    """The registry's record of a fault; guarded by the registry's lock."""
 
     id: int
     fault: Fault
     seen: int = 0
     fired: int = 0
-    occasions: Counter[str | None] = attrs.field(factory=Counter)
+    matches: Counter[str | None] = attrs.field(factory=Counter)
+    """``seen`` by resource."""
     holds: set[Hold] = attrs.field(factory=set)
     prepared: Any = None
-    """What was noted when it was set, for when it fires."""
+    """What ``Actions.prepare`` returned when the fault was set."""
 
     def state(self) -> FaultState:
         return FaultState(self.id, self.fault, self.seen, self.fired, len(self.holds))
 
-    def concerns(self, occasion: FaultContext) -> bool:
+    def concerns(self, context: FaultContext) -> bool:
+        """Return True if the context matches the fault's options."""
         fault = self.fault
         wanted = fault.resource, fault.plugin, fault.rpc
-        found = occasion.resource, occasion.plugin, occasion.rpc
-        if any(one not in (None, other) for one, other in zip(wanted, found, strict=True)):
+        actual = context.resource, context.plugin, context.rpc
+        if any(one not in (None, other) for one, other in zip(wanted, actual, strict=True)):
             return False
-        return fault.point is not InjectionPoint.CALL or fault.phase == occasion.phase
+        return fault.point is not InjectionPoint.CALL or fault.phase == context.phase
 
-    def fires(self, occasion: FaultContext, seed: int) -> bool:
-        """Count the occasion, and decide."""
+    def fires(self, context: FaultContext, seed: int) -> bool:
+        """Count a match, and return True if the fault fires."""
         fault = self.fault
         self.seen += 1
-        self.occasions[occasion.resource] += 1
+        self.matches[context.resource] += 1
+        # Counted before the decision, so that ``seen`` includes matches that did not fire.
         if self.seen <= fault.after or self.fired == fault.times:
             return False
         if fault.probability < 1:
-            # By resource: with two plugins at work it does not matter which comes first.
+            # Counted by resource: the outcome does not depend on the order in which threads of
+            # different plugins reach the injection point.
             own = f"{seed}/{self.id}" if fault.seed is None else str(fault.seed)
-            count = self.occasions[occasion.resource]
-            source = random.Random(f"{own}/{occasion.resource}/{count}")
+            count = self.matches[context.resource]
+            source = random.Random(f"{own}/{context.resource}/{count}")
             if source.random() >= fault.probability:
                 return False
         self.fired += 1
         return True
+
+
+class Hold:
+    """A delay that lasts until ``release``. Thread-safe."""
+
+    def __init__(self, ended: Callable[[Hold], None] | None = None) -> None:
+        """``ended`` is called when the delay ends, whether it is released or cancelled."""
+        self._ended = ended
+        # Guards the two below.
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+        self.is_over = False
+        self._cancel: Cancel | None = None
+
+    def start(self, clock: Clock, seconds: float | None) -> None:
+        """Release it after ``seconds`` of the clock; None needs an explicit ``release``."""
+        if seconds is not None:
+            self._cancel = clock.call_at(clock.monotonic() + seconds, self.release)
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when it is released; at once if the delay is over."""
+        with self._lock:
+            if not self.is_over:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def release(self) -> None:
+        """End the delay: everything that waits resumes. Idempotent."""
+        self._end(call=True)
+
+    def cancel(self) -> None:
+        """End the delay without calling any callback."""
+        self._end(call=False)
+
+    def _end(self, call: bool) -> None:
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, []
+            if self.is_over:
+                return
+            self.is_over = True
+        # Outside the lock: callbacks take other locks, and may read this delay.
+        if self._cancel is not None:
+            self._cancel()
+        if self._ended is not None:
+            self._ended(self)
+        for callback in callbacks if call else ():
+            callback()
+
+    def wait(self) -> None:
+        """Block this thread until the delay is over."""
+        # An event of this call, so that any number of threads can wait.
+        over = threading.Event()
+        self.then(over.set)
+        over.wait()

@@ -21,7 +21,8 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a package.
 
-    ``homes`` maps each name to the module, below ``package``, that defines it.
+    ``homes`` maps each name to the module, below ``package``, that defines it. With a leading dot
+    it is a module beside the package.
     """
 
     def load(name: str) -> Any:
@@ -29,7 +30,7 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        value = getattr(import_module(f".{homes[name]}", package), name)
         # Stored, so that __getattr__ is called once per name.
         setattr(sys.modules[package], name, value)
         return value

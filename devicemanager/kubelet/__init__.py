@@ -1,5 +1,179 @@
-"""The mock kubelet: its directories, one life of its process, and what outlives them.
+"""The mock kubelet: its directories, its process, and what outlives the process.
 
-What belongs here: starting, stopping and restarting the servers together, and the public
-``MockKubelet``. What never does: decisions, which are the core's.
+Purpose: run the kubelet's side of the device plugin API on real sockets, without a cluster,
+and let a test see and control all of it.
+
+Inputs: ``Settings``, pod manifests, plugins that register on ``kubelet.sock`` or are found by
+the plugin watcher, and calls of PodResources clients. Outputs: admissions with the devices
+and settings of each container, pod and node statuses, the checkpoint file, PodResources
+responses, and events and calls that record everything that happens.
+
+Invariants:
+* ``MockKubelet`` outlives the process; a restart creates a ``KubeletProcess`` with a new
+  device manager and new servers. Starts and stops are serialized (``lifecycle``).
+* Decisions are made in ``devicemanager.core``, under the one lock of ``manager.state``; no
+  call, callback or file write happens while that lock is held.
+* Nothing is removed from a directory that other users could change (``directories``).
+* A start imports only what every kubelet needs; reports, manifests, claims and faults are
+  loaded at first use (tests/kubelet/test_start_loads.py).
+
+Start reading in ``mock``, which shows every public member and the part it delegates to:
+``lifecycle``, ``node_pods``, ``waits``, ``direct``, ``directories``. ``process`` puts one
+kubelet process together from ``manager``, ``pods`` and ``registration``. ``inmemory`` is the
+same kubelet without servers. ``interface`` is what a ``MockKubelet`` and the client of its
+control API have in common.
+
+The names below are the types of the arguments and results of these kubelets. Import
+``MockKubelet`` itself, ``Settings`` and events from ``devicemanager``.
 """
+
+from __future__ import annotations
+
+from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
+
+if TYPE_CHECKING:
+    from devicemanager.core.devices import Device
+    from devicemanager.core.endpoints import PluginOptions
+    from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+    from devicemanager.core.ledger import Holding
+    from devicemanager.core.node import NodeStatus
+    from devicemanager.core.pods import Container, Pod, RestartPolicy
+    from devicemanager.core.podstatus.conditions import Condition
+    from devicemanager.core.podstatus.containers import (
+        ContainerStatus,
+        Running,
+        Terminated,
+        Waiting,
+    )
+    from devicemanager.core.podstatus.phase import Phase
+    from devicemanager.core.podstatus.qos import QosClass
+    from devicemanager.core.podstatus.status import ContainerEntry, PodStatus
+    from devicemanager.core.providers.provider import Held, HintProvider, MemoryBlock
+    from devicemanager.core.quantity import Quantity
+    from devicemanager.core.runoptions import (
+        Conflict,
+        ContainerSettings,
+        DeviceSpec,
+        Mount,
+        NetworkInterface,
+        PciDevice,
+        RunOptions,
+    )
+    from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
+    from devicemanager.core.topology.hints import Hint
+    from devicemanager.kubelet.direct import DeviceLists
+    from devicemanager.kubelet.interface import (
+        AdmissionView,
+        ClockView,
+        ContainerView,
+        EventsView,
+        FaultsView,
+        FragmentView,
+    )
+    from devicemanager.kubelet.inventory import DeviceStatus, PluginStatus
+    from devicemanager.kubelet.manager.plugin_handler import HealthUpdates
+    from devicemanager.kubelet.pods.admission import ContainerOutcome
+    from devicemanager.kubelet.telemetry import NodeInfo
+
+__all__ = [
+    "AdmissionView",
+    "ClockView",
+    "Condition",
+    "Conflict",
+    "Container",
+    "ContainerEntry",
+    "ContainerName",
+    "ContainerOutcome",
+    "ContainerSettings",
+    "ContainerStatus",
+    "ContainerView",
+    "Device",
+    "DeviceId",
+    "DeviceLists",
+    "DeviceSpec",
+    "DeviceStatus",
+    "EventsView",
+    "FaultsView",
+    "FragmentView",
+    "Health",
+    "HealthUpdates",
+    "Held",
+    "Hint",
+    "HintProvider",
+    "Holding",
+    "MemoryBlock",
+    "Mount",
+    "NetworkInterface",
+    "NodeInfo",
+    "NodeStatus",
+    "PciDevice",
+    "Phase",
+    "PluginOptions",
+    "PluginStatus",
+    "Pod",
+    "PodStatus",
+    "PodUid",
+    "QosClass",
+    "Quantity",
+    "ResourceHealth",
+    "ResourceName",
+    "ResourceStatus",
+    "RestartPolicy",
+    "RunOptions",
+    "Running",
+    "Terminated",
+    "Waiting",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AdmissionView": "interface",
+        "ClockView": "interface",
+        "Condition": ".core.podstatus.conditions",
+        "Conflict": ".core.runoptions",
+        "Container": ".core.pods",
+        "ContainerEntry": ".core.podstatus.status",
+        "ContainerName": ".core.ids",
+        "ContainerOutcome": "pods.admission",
+        "ContainerSettings": ".core.runoptions",
+        "ContainerStatus": ".core.podstatus.containers",
+        "ContainerView": "interface",
+        "Device": ".core.devices",
+        "DeviceId": ".core.ids",
+        "DeviceLists": "direct",
+        "DeviceSpec": ".core.runoptions",
+        "DeviceStatus": "inventory",
+        "EventsView": "interface",
+        "FaultsView": "interface",
+        "FragmentView": "interface",
+        "Health": ".core.status",
+        "HealthUpdates": "manager.plugin_handler",
+        "Held": ".core.providers.provider",
+        "Hint": ".core.topology.hints",
+        "HintProvider": ".core.providers.provider",
+        "Holding": ".core.ledger",
+        "MemoryBlock": ".core.providers.provider",
+        "Mount": ".core.runoptions",
+        "NetworkInterface": ".core.runoptions",
+        "NodeInfo": "telemetry",
+        "NodeStatus": ".core.node",
+        "PciDevice": ".core.runoptions",
+        "Phase": ".core.podstatus.phase",
+        "PluginOptions": ".core.endpoints",
+        "PluginStatus": "inventory",
+        "Pod": ".core.pods",
+        "PodStatus": ".core.podstatus.status",
+        "PodUid": ".core.ids",
+        "QosClass": ".core.podstatus.qos",
+        "Quantity": ".core.quantity",
+        "ResourceHealth": ".core.status",
+        "ResourceName": ".core.ids",
+        "ResourceStatus": ".core.status",
+        "RestartPolicy": ".core.pods",
+        "RunOptions": ".core.runoptions",
+        "Running": ".core.podstatus.containers",
+        "Terminated": ".core.podstatus.containers",
+        "Waiting": ".core.podstatus.containers",
+    },
+)

@@ -36,6 +36,7 @@ def check_arguments(root: object, settings: object, clock: object = None) -> Non
         raise TypeError(f"invalid root {root!r}: expected the path of a directory")
     if settings is not None and not isinstance(settings, Settings):
         raise TypeError(f"invalid settings {settings!r}: expected Settings(…)")
+    # Not isinstance: a clock of the user's implements a protocol. The class itself is rejected.
     is_clock = callable(getattr(clock, "call_at", None)) and not isinstance(clock, type)
     if clock is not None and not is_clock:
         raise TypeError(f"invalid clock {clock!r}: expected a clock, such as ManualClock()")
@@ -60,6 +61,7 @@ def check_resource(resource: object, count: object) -> ResourceName:
 
 def check_seconds(timeout: object) -> None:
     """Raise RequestError unless this is a number of seconds."""
+    # True is an int, and most likely a misplaced argument.
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if not is_number or timeout != timeout:  # NaN
         raise RequestError(f"invalid timeout {timeout!r}: expected a number of seconds")
@@ -85,6 +87,7 @@ def device_ids(given: Iterable[str]) -> list[DeviceId]:
     """
     if isinstance(given, str):
         raise RequestError(f"invalid device ids {given!r}: expected a list, such as [{given!r}]")
+    # Sets are sorted so that the same call always sends the same bytes.
     is_ordered = isinstance(given, (list, tuple))
     return [DeviceId(id_) for id_ in (given if is_ordered else sorted(given))]
 

@@ -1,6 +1,6 @@
 """Direct calls to a plugin, with any devices and without a pod: for tests of RPC handlers.
 
-Each call uses a connection of its own, does not change the kubelet's state, and is recorded
+Each call uses a separate connection, does not change the kubelet's state, and is recorded
 in the call log like any other call.
 """
 
@@ -135,11 +135,14 @@ class DirectCalls:
         read: Callable[[bytes], T],
     ) -> T:
         channel, calls = self._connect(resource)
+        # Closed after one call: the kubelet's own connection decides about the registration, and
+        # the plugin must not see a second one that stays open.
         with channel:
             return calls.make(path, request.SerializeToString(), timeout, read)
 
     def _connect(self, resource: str) -> tuple[grpc.Channel, Calls]:
         state = self._life.serving().manager.state
+        # The lock covers only the lookup, never a call.
         with state.lock:
             endpoint = state.endpoints.serving(ResourceName(resource))
             is_connected = endpoint is not None and state.endpoints.is_connected(endpoint.id)
@@ -161,10 +164,12 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
     def __init__(
         self, resource: str, channel: grpc.Channel, call: CallInProgress | None, timeout: float
     ) -> None:
+        """Internal: opened by ``MockKubelet.watch``."""
         self._resource = resource
         self._timeout = timeout
         self._call = call
-        # Lists, then None for the end of the stream or the error that ended it.
+        # A thread reads the stream, since gRPC's iterator blocks without a timeout. The queue has
+        # lists, then None for the end of the stream or the error that ended it.
         self._lists: queue.SimpleQueue[bytes | RpcError | None] = queue.SimpleQueue()
         self._channel = channel
         method: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(
@@ -209,6 +214,7 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
 
     def close(self) -> None:
         """End the stream. Idempotent."""
+        # Before cancel: the reader must not report the cancellation as an error of the plugin.
         self._closed = True
         self._stream.cancel()
         self._thread.join()

@@ -90,6 +90,7 @@ class Directories:
         if not self.root.is_absolute():
             raise StartError(messages.BAD_SOCKET_PATH.format(path=self.plugin_socket))
         served = (self.plugin_socket, self.pod_resources_socket)
+        # Before anything is created: a path that is too long can never work.
         for socket in served:
             _check_length(socket)
         with contextlib.ExitStack() as stack:
@@ -109,6 +110,7 @@ class Directories:
                     plugins.remove(name)
             if deprecation_file:
                 plugins.touch("DEPRECATION")
+            # In this directory other servers may have sockets: remove only a kubelet's.
             for name in pod_resources.sockets():
                 if _is_stale_kubelet_socket(pod_resources.path / name):
                     pod_resources.remove(name)
@@ -149,11 +151,13 @@ class OwnedDirectory:
         name: str = os.fspath(path) if parent is None else path.name
         at: int | None = None if parent is None else parent._descriptor
         try:
+            # Below an open parent, everything is relative to its descriptor: a link that replaces
+            # the parent's path meanwhile has no effect.
             if parent is None:
                 path.mkdir(mode=_MODE, parents=True, exist_ok=True)
             elif not _exists(name, at):
                 os.mkdir(name, _MODE, dir_fd=at)
-            self._descriptor: int = os.open(name, _FLAGS, dir_fd=at)
+            self._descriptor: int = os.open(name, _FLAGS, dir_fd=at)  # fails for a link
         except OSError as error:
             self._explain(error)
         try:
@@ -182,6 +186,7 @@ class OwnedDirectory:
             raise StartError(
                 f"directory {self.path} is writable by others: run chmod o-w, or choose another one"
             )
+        # Tried here, although a later write would fail too: this error says what to do.
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=self._descriptor):
             is_read_only = os.fstatvfs(self._descriptor).f_flag & os.ST_RDONLY
             reason = " on a read-only file system" if is_read_only else ""
@@ -194,7 +199,7 @@ class OwnedDirectory:
     def files(self) -> Iterator[str]:
         """Return the names of everything except directories, sorted. Links are not followed."""
         for name in self._names():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # removed in the meantime
                 status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
                 if not stat.S_ISDIR(status.st_mode):
                     yield name
@@ -271,6 +276,7 @@ class TemporaryRoot:
             self.path = short_directory()
         except NoDirectory as error:
             raise StartError(f"{error}: give the kubelet a root, or {ADVICE}") from error
+        # Weak references: the directory must not keep the kubelet alive, which it is part of.
         self._owner = weakref.ref(owner)
         self._remove = weakref.finalize(owner, _remove, self.path, os.getpid())
 
@@ -294,5 +300,6 @@ class TemporaryRoot:
 
 
 def _remove(directory: Path, owner: int) -> None:
+    # Finalizers run in forked children too, when these exit.
     if os.getpid() == owner:
         shutil.rmtree(directory, ignore_errors=True)

@@ -137,6 +137,7 @@ class Expected:
 
     def matches(self, entry: Entry) -> bool:
         """Return True if this is the expected entry."""
+        # ``where`` comes last: it is the user's code, and must see only entries of its kind.
         if isinstance(entry, Call):
             fits = self.criteria is not None and bool(self.criteria.matching([entry]))
         else:
@@ -209,10 +210,11 @@ class Watch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        for end in self._ends:
+        for end in self._ends:  # a wait that is over must not be called any more
             end()
 
     def _take(self, entry: Entry) -> None:
+        # On the publisher's thread: only note it. The waiting thread does the rest.
         self._arrived.append(entry)
         self._wake()
 
@@ -224,6 +226,8 @@ class Watch:
         with contextlib.suppress(IndexError):
             while True:
                 entry = self._arrived.popleft()
+                # By place, since an entry that was published while the watch was entered arrives
+                # twice.
                 if is_later(entry, self._since):
                     self._entries[place(entry)] = entry
         return sorted(self._entries.items())
@@ -253,6 +257,7 @@ class Search:
         """Find as many steps as possible. Return None if all are found, otherwise the seconds
         left for ``current``."""
         while (wanted := self.current) is not None:
+            # From the beginning again: an earlier place may have been filled late.
             for place, entry in self._watch.entries():
                 if (not self._places or place > self._places[-1]) and wanted.matches(entry):
                     break

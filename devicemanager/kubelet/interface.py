@@ -1,7 +1,8 @@
-"""What can be asked of a mock kubelet, in this process or through its control API.
+"""What a ``MockKubelet`` and the client of its control API have in common.
 
-``MockKubelet`` and ``MockKubeletClient`` both meet ``KubeletInterface``, so a test may be
-written once for either.
+Both implement ``KubeletInterface``, so a test can be written once for either. A test checks
+that each member exists in both with the same parameters. The other protocols are what both
+return; the client's own classes have fewer members than the kubelet's.
 """
 
 from __future__ import annotations
@@ -39,11 +40,10 @@ __all__ = [
 
 
 class FragmentView(Protocol):
-    """A part of an OCI configuration."""
+    """A part of an OCI configuration; see ``Fragment``."""
 
     @property
-    def config(self) -> Mapping[str, Any]:
-        """In plain JSON values."""
+    def config(self) -> Mapping[str, Any]: ...
 
 
 class ContainerView(Protocol):
@@ -61,12 +61,11 @@ class ContainerView(Protocol):
     def error(self) -> str: ...
     @property
     def run_options(self) -> RunOptions: ...
-    def oci(self) -> FragmentView:
-        """Of the kubelet's host."""
+    def oci(self) -> FragmentView: ...
 
 
 class AdmissionView(Protocol):
-    """The answer to ``admit``; see ``Admission``."""
+    """Result of ``admit``; see ``Admission``."""
 
     @property
     def uid(self) -> str: ...
@@ -78,15 +77,12 @@ class AdmissionView(Protocol):
     def message(self) -> str: ...
     @property
     def containers(self) -> Mapping[str, ContainerView]: ...
-    def explain(self) -> str:
-        """Why these devices, or why none, as text."""
-
-    def raise_for_rejection(self) -> None:
-        """Raises Rejected if the pod was not admitted."""
+    def explain(self) -> str: ...
+    def raise_for_rejection(self) -> None: ...
 
 
 class EventsView(Protocol):
-    """What has happened; see ``EventStream``."""
+    """Events of a kubelet; see ``EventStream``."""
 
     @property
     def latest(self) -> int: ...
@@ -94,7 +90,7 @@ class EventsView(Protocol):
 
 
 class FaultsView(Protocol):
-    """The faults of the kubelet's side; see ``FaultRegistry``."""
+    """Fault injection; see ``FaultRegistry``."""
 
     def set(self, fault: Any, /, **options: Any) -> FaultState: ...
     def list(self) -> tuple[FaultState, ...]: ...
@@ -102,14 +98,14 @@ class FaultsView(Protocol):
 
 
 class ClockView(Protocol):
-    """The kubelet's time."""
+    """Time of a kubelet; see ``Clock``."""
 
     def monotonic(self) -> float: ...
     def time(self) -> float: ...
 
 
 class KubeletInterface(Protocol):
-    """A mock kubelet; what each member does stands at ``MockKubelet``."""
+    """A mock kubelet, in this process or another one; ``MockKubelet`` documents the members."""
 
     @property
     def root(self) -> Path: ...

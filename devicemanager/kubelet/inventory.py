@@ -1,4 +1,4 @@
-"""Plugins and devices as one looks at them: who registered what, and who holds which device."""
+"""Reports about plugins and devices: who registered a resource, and where a device is allocated."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PluginStatus:
 
     resource: str
     endpoint: str
-    """The socket's file name, or the path of a plugin found by the watcher; of a resource
-    that only the checkpoint names, the resource."""
+    """File name of the socket; the path for a plugin found by the watcher, and the resource
+    name for a resource that is known only from the checkpoint."""
     connected: bool
-    """False once its list stream has ended, until the grace period is over."""
+    """False when its ListAndWatch stream has ended, until the grace period expires."""
     pre_start_required: bool
     get_preferred_allocation_available: bool
     capacity: int
@@ -40,16 +40,17 @@ class DeviceStatus:
     resource: str
     id: str
     health: Health
-    """``Unknown`` when its plugin has left, or does not list it any more."""
+    """``Unknown`` if its plugin has disconnected or does not advertise it any more."""
     numa_nodes: tuple[int, ...] | None
-    """None for a device without topology."""
+    """NUMA nodes; None for a device without topology."""
     pod: str | None = None
-    """The UID of the pod that holds it."""
+    """UID of the pod that it is allocated to."""
     container: str | None = None
+    """Name of the container that it is allocated to."""
 
 
 def plugins(state: State) -> tuple[PluginStatus, ...]:
-    """The plugin that serves each known resource, sorted by resource."""
+    """Return the plugin that serves each known resource, sorted by resource."""
     with state.lock:
         return tuple(
             [_plugin(state, resource, devices) for resource, devices in state.endpoints.resources()]
@@ -58,7 +59,7 @@ def plugins(state: State) -> tuple[PluginStatus, ...]:
 
 def _plugin(state: State, resource: ResourceName, devices: DeviceList) -> PluginStatus:
     endpoint = state.endpoints.serving(resource)
-    assert endpoint is not None, "a known resource has an endpoint, if a stopped one"
+    assert endpoint is not None, "every known resource has an endpoint, perhaps a stopped one"
     return PluginStatus(
         resource,
         endpoint.name,
@@ -71,25 +72,29 @@ def _plugin(state: State, resource: ResourceName, devices: DeviceList) -> Plugin
 
 
 def devices(state: State) -> tuple[DeviceStatus, ...]:
-    """Every device that a plugin lists or a container holds, sorted by resource and id. One
-    that several containers of a pod use after one another has a row for each."""
+    """Return every advertised or allocated device, sorted by resource and id.
+
+    A device that several containers of a pod use one after another has a row for each.
+    """
+    # Copied under the lock, sorted without it: an admission must not wait for this report.
     with state.lock:
         lists = dict(state.endpoints.resources())
-        held = [
+        allocated = [
             (resource, pod, container, holding.ids)
             for pod in state.ledger.pods()
             for container, by_resource in state.ledger.pod(pod).items()
             for resource, holding in by_resource.items()
         ]
     holders: dict[tuple[ResourceName, DeviceId], list[tuple[PodUid, ContainerName]]] = {}
-    for resource, pod, container, ids in held:
+    for resource, pod, container, ids in allocated:
         for id_ in ids:
             holders.setdefault((resource, id_), []).append((pod, container))
-    known = {(resource, id_) for resource in lists for id_ in lists[resource].device_index.ids}
+    # Devices that are allocated but not advertised any more are included.
+    listed = {(resource, id_) for resource in lists for id_ in lists[resource].device_index.ids}
     return tuple(
         [
             status
-            for resource, id_ in sorted(known | holders.keys())
+            for resource, id_ in sorted(listed | holders.keys())
             for status in _rows(resource, id_, lists.get(resource), holders.get((resource, id_)))
         ]
     )

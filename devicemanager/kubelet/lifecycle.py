@@ -82,7 +82,7 @@ class Lifecycle:
         Raises StopError if something could not be cleaned up; the process has ended even then.
         """
         if self.is_forked:
-            return
+            return  # the servers and files are the parent's, which still uses them
         with self._changing():
             self._stop()
 
@@ -103,15 +103,19 @@ class Lifecycle:
     def _start(self) -> KubeletProcess:
         check_descriptors()
         check_address_space()
+        # Both checks come first: gRPC aborts the program without descriptors or threads.
         with explained():
             process = self._new_process()
             process.start()
+        # Before the process is visible to others: it resets the node status after a fresh start.
         self._started(process)
         self._process = process
+        # With the lock held, so that starts and stops alternate in the event stream.
         self._events.publish(EventKind.STARTED, f"kubelet serves {process.socket}")
         return process
 
     def _stop(self) -> None:
+        # First invisible, then stopped: requests are rejected instead of failing halfway.
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,8 +1,8 @@
 """What a kubelet needs of the system's resources to start in this process.
 
 gRPC does not report that descriptors or threads are missing: it retries forever or aborts the
-program. Therefore a start checks them first, and translates every such error to a StartError
-of one line.
+program. Therefore a start checks them first, and translates every such error to a one-line
+StartError.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _DESCRIPTORS = 16
 def check_descriptors() -> None:
     """Raise StartError unless enough file descriptors are free."""
     opened: list[int] = []
+    # Duplicates of one descriptor need no other resource, so the count is exact.
     try:
         opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         while len(opened) < _DESCRIPTORS:
@@ -49,11 +50,13 @@ def check_address_space() -> None:
 
     Checked once per process: later starts reuse gRPC's threads.
     """
+    # Not at the top: needed only once per process.
     import resource
 
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return
+    # The limit is on the size of the whole address space, which is the first value of statm.
     pages = Path("/proc/self/statm").read_text().split()[0]
     left = limit - int(pages) * resource.getpagesize()
     if left < _ADDRESS_SPACE:
@@ -67,8 +70,8 @@ def check_address_space() -> None:
 def explained() -> Iterator[None]:
     """Translate errors of the system to a StartError of one line.
 
-    They come from missing descriptors, threads or memory, and from modules of ours that can no
-    longer be read.
+    They come from missing descriptors, threads or memory, and from modules that can no longer be
+    read.
     """
     try:
         yield
@@ -79,9 +82,10 @@ def explained() -> Iterator[None]:
 def reason(error: BaseException) -> str:
     """Return one line: what the system reported, and for which file."""
     if isinstance(error, MemoryError):
-        return "out of memory"
+        return "out of memory"  # its own text is empty
     if not isinstance(error, OSError):
         text = str(error) or repr(error)
+        # Python raises the same error when memory or the number of threads has run out.
         is_thread = isinstance(error, RuntimeError) and "new thread" in text
         return f"{text}: out of memory (ulimit -v) or of threads (ulimit -u)" if is_thread else text
     what = error.strerror or str(error)

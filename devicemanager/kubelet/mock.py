@@ -1,8 +1,8 @@
 """``MockKubelet``: the kubelet's device manager with real sockets, in one directory.
 
 Theory of operation. ``MockKubelet`` is the object that a test holds. It outlives the kubelet's
-process: every start creates a ``KubeletProcess`` with a device manager and servers of its own,
-as on a node. What a node keeps over a restart is owned here: directories, pods, structured
+process: every start creates a ``KubeletProcess`` with a new device manager and new servers, as
+on a node. What a node keeps over a restart is owned here: directories, pods, structured
 claims, injected faults, events and the call log.
 
 Each public member is documented here and delegates to one part:
@@ -37,11 +37,11 @@ from devicemanager.kubelet.arguments import check_arguments
 from devicemanager.kubelet.direct import DeviceLists, DirectCalls
 from devicemanager.kubelet.directories import Directories, TemporaryRoot
 from devicemanager.kubelet.expectations import Expected
-from devicemanager.kubelet.faultactions import FaultActions
 from devicemanager.kubelet.lifecycle import Lifecycle
 from devicemanager.kubelet.node_pods import NodePods
 from devicemanager.kubelet.pods.records import PodStore, pod_uid
 from devicemanager.kubelet.process import KubeletProcess
+from devicemanager.kubelet.process_faults import FaultActions
 from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.waits import Waits, WaitTimeout
 
@@ -136,6 +136,7 @@ class MockKubelet:
         Raises StartError, with one line, if the kubelet cannot start here, and RequestError if
         it is already running.
         """
+        # Outside the lifecycle's lock: an admission calls plugins, and a stop must not wait for it.
         self._life.start().workers.readmit()
         return self
 
@@ -145,6 +146,7 @@ class MockKubelet:
         Raises StopError if files could not be removed. The kubelet has stopped even then, and
         can be started again.
         """
+        # First, so that no action of a fault starts the kubelet again.
         self._fault_actions.cancel()
         self._life.stop()
 
@@ -195,6 +197,7 @@ class MockKubelet:
         The kubelet runs afterwards. Plugins stay registered, events and calls stay stored: see
         ``mark``. Raises StartError.
         """
+        # Faults first, so that none fires during the rest; claims last, when no pod has any.
         self._faults.clear()
         if not self.is_serving:
             self.start()
@@ -217,6 +220,7 @@ class MockKubelet:
 
     def check(self) -> None:
         """Raise the first error that occurred on a server thread since the last call, if any."""
+        # Cleared, so that the end of a test reports an error only once.
         with self._lock:
             errors, self._errors = self._errors, []
         if errors:
@@ -229,7 +233,7 @@ class MockKubelet:
 
     def _new_process(self) -> KubeletProcess:
         if self._temporary is not None:
-            self._temporary.ensure()
+            self._temporary.ensure()  # ``close`` has removed it, and the kubelet starts again
         latest = self._latest
         providers = None if latest is None else latest.manager.providers()
         return KubeletProcess(
@@ -247,6 +251,7 @@ class MockKubelet:
 
     def _started(self, process: KubeletProcess) -> None:
         self._latest = process
+        # ``ShouldResetExtendedResourceCapacity``, devicemanager/manager.go, v1.32
         if process.is_fresh:
             self._pods.reset_node_status()
 
@@ -509,7 +514,7 @@ class MockKubelet:
 
     @property
     def manager(self) -> DeviceManager:
-        """The device manager of the running process.
+        """Internal: the device manager of the running process.
 
         Raises RequestError if the kubelet is stopped, and in a forked child.
         """
@@ -517,9 +522,10 @@ class MockKubelet:
 
     @property
     def telemetry(self) -> Telemetry:
-        """What ``run --http`` serves: health, counters, and pods with their statuses."""
+        """Internal: what ``run --http`` serves: health, counters, and pods with their statuses."""
         from devicemanager.kubelet.telemetry import Telemetry
 
+        # Functions instead of values: telemetry outlives processes, and is read while stopped.
         return Telemetry(
             lambda: self.manager,
             self.allocated_resources_status,
@@ -625,7 +631,7 @@ class MockKubelet:
         """Wait until all steps have happened, in this order, and return them.
 
         A step is the name of an event kind (``registered``), the name of an RPC (``Allocate``),
-        or an ``Expected`` with more criteria and a timeout of its own, which begins when the
+        or an ``Expected`` with more criteria and a separate timeout, which begins when the
         previous step was found. Other events and calls can come in between. Only what happens
         after this call counts, or after the mark ``since``.
 
@@ -706,6 +712,7 @@ class MockKubelet:
 
         Raises RequestError for an unknown UID.
         """
+        # Not of the claim manager, which would be created: most pods have no claims.
         pod = self._store.known(uid).pod
         return {
             str(container.name): self._claims.devices(pod, container.name)
@@ -751,6 +758,8 @@ class MockKubelet:
         return self._faults
 
     # -- asyncio -----------------------------------------------------------------------
+
+    # On another thread, because the same loop may serve the plugin that the kubelet calls.
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)

@@ -91,6 +91,7 @@ class NodePods:
     def finish(self, uid: str, exit_codes: int | Mapping[str, int]) -> Phase:
         """Check the exit codes and end all app containers."""
         workers = self.workers
+        # One code for all containers is expanded here, so that the workers know one form only.
         if not isinstance(exit_codes, Mapping):
             check_exit_codes([exit_codes])
             record = self._store.known(uid)
@@ -117,6 +118,7 @@ class NodePods:
         self, uid: str, container: str, exit_code: int, reason: str
     ) -> ContainerStatus:
         """End one container and return its new status."""
+        # All arguments are checked before the container exits.
         check_exit_codes([exit_code])
         record = self._store.known(uid)
         found, _ = record.container(container)
@@ -129,6 +131,7 @@ class NodePods:
         """Return the status of the Pod object."""
         from devicemanager.kubelet.pods.records import api_status
 
+        # Before the store is locked: this also takes the manager's lock.
         resources = self.workers.allocated_resources_status(uid)
         record = self._store.known(uid)
         with self._store.lock:
@@ -145,6 +148,7 @@ class NodePods:
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
         """Return the allocated devices: container → resource → sorted ids."""
+        # Asked of the manager, which also has pods that only the checkpoint names.
         holdings = self.manager.holdings(pod_uid(uid))
         if not holdings:
             self._store.known(uid)  # raises RequestError if no pod has this UID
@@ -168,6 +172,7 @@ class NodePods:
 
     def node_status(self) -> NodeStatus:
         """Return the device resources of the Node object's status."""
+        # One manager for both: a restart in between would combine two states.
         manager = self.manager
         counts, removed = _counts(manager), manager.removed()
         with self._lock:
@@ -194,7 +199,7 @@ class NodePods:
 
 
 def _counts(manager: DeviceManager) -> Capacity:
-    manager.expire()
+    manager.expire()  # a grace period may be over although its timer has not fired yet
     return manager.capacity()
 
 

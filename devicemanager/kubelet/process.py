@@ -1,4 +1,10 @@
-"""One life of the kubelet's process: manager and servers, from start to stop."""
+"""One instance of the kubelet's process: device manager and servers, from start to stop.
+
+The order of a start follows from what a plugin can observe. Directories are prepared and the
+checkpoint is restored before anything is served. PodResources is served before the
+Registration service publishes ``kubelet.sock``: a plugin that sees that socket finds a
+complete kubelet. A stop runs in the opposite order.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +25,13 @@ from devicemanager.core.topology import ScopeName
 from devicemanager.core.versions.behaviour import StartRemoves
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.registry import FaultRegistry
 from devicemanager.io.clock import Clock
-from devicemanager.kubelet.apiprofile import api_profile
+from devicemanager.kubelet.checkpoint_faults import FaultyFiles, damage_checkpoint
 from devicemanager.kubelet.directories import Directories
-from devicemanager.kubelet.faultyanswers import FaultyAnswers
-from devicemanager.kubelet.faultyfiles import FaultyFiles
 from devicemanager.kubelet.limits import reason
 from devicemanager.kubelet.manager.manager import DeviceManager
+from devicemanager.kubelet.pod_resources import FaultyResponses, api_profile
 from devicemanager.kubelet.pods.podresources import PodSource
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
@@ -39,23 +43,26 @@ from podresources.errors import PodResourcesError
 from podresources.server import PodResourcesServer
 
 _WAITS = (0.05, 0.2)
-"""Seconds before a checkpoint that could not be read is read again."""
+"""Pauses in seconds before a checkpoint that could not be read is read again."""
 
 OnError = Callable[[BaseException], None]
 
 
 @attrs.frozen(eq=False, repr=False)
 class FaultEquipment:
-    """What a process needs for faults on purpose."""
+    """What a process needs for fault injection."""
 
     faults: FaultRegistry
-    answers: FaultyAnswers
+    responses: FaultyResponses
     keeps_sockets: bool
-    """Whether the start leaves the sockets of plugins where they are."""
+    """True if the start does not remove the sockets of plugins."""
 
 
 class KubeletProcess:
-    """``start`` may be called once; ``stop`` any number of times, also after a failed start."""
+    """Device manager, pod workers and servers of one kubelet process.
+
+    ``start`` can be called once, ``stop`` any number of times, also after a failed start.
+    """
 
     def __init__(
         self,
@@ -77,7 +84,8 @@ class KubeletProcess:
         self._settings = settings
         self._events = events
         self._freeing = checkpoint.Freeing()
-        # Whoever flushes nothing does not wait for the disk, and needs no thread for it.
+        # Freeing a replaced file takes long only on a real disk. Without flushes the write
+        # does not wait for the disk, and a thread for freeing would gain nothing.
         flushes = settings.durability is not checkpoint.Durability.PROCESS
         self._store = checkpoint.FileStore(
             directories.plugin_dir,
@@ -89,6 +97,7 @@ class KubeletProcess:
         self.manager = DeviceManager(
             settings, store=self._store, clock=clock, events=events, providers=providers
         )
+        # Events name pods as users know them, and only the pod store knows the names.
         self.manager.plugins.title_of = pods.title_of
         state = directories.claims_state_path
         self._claims = claims
@@ -129,21 +138,20 @@ class KubeletProcess:
             clock=clock.monotonic,
             on_error=on_error,
             profile=api_profile(settings),
-            answer=equipment.answers,
+            answer=equipment.responses,
         )
         self.is_fresh = False
-        """Whether it started without a checkpoint."""
+        """True if it started without a checkpoint."""
         self.registration_error: StartError | None = None
-        """Why plugins cannot register; None if they can."""
+        """Error of the Registration service; None if plugins can register."""
         self.socket: Path = directories.plugin_socket
-        """Where plugins register."""
+        """Socket of the Registration service."""
         self._stops: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Make the directories ready, take over the checkpoint, serve.
+        """Prepare the directories, restore the checkpoint, and serve.
 
-        PodResources comes first and registration last: a plugin that sees kubelet.sock
-        finds everything there. Raises StartError; nothing is left behind then.
+        Raises StartError; everything that was started is stopped then.
         """
         behaviour = self._settings.behaviour
         self._directories.prepare(
@@ -151,6 +159,7 @@ class KubeletProcess:
             deprecation_file=behaviour.deprecation_file,
             keeps_sockets=self._keeps_sockets,
         )
+        # Delays may begin again before anything is served that could be delayed.
         self._faults.starting()
         try:
             self._serve()
@@ -159,8 +168,8 @@ class KubeletProcess:
             raise
 
     def _serve(self) -> None:
-        # Stopped in the opposite order: no list may come in once the manager has closed.
-        # Plugins' connections are closed before what a timer asks of them is waited for.
+        # Stopped in the opposite order: no device list may arrive after the manager has closed,
+        # and connections to plugins are closed before a timer's call to one is waited for.
         self._stops += [
             self._freeing.close,
             self._claims.close,
@@ -173,24 +182,25 @@ class KubeletProcess:
         self._stops += [
             self.pod_resources.stop,
             self._watcher.stop,
-            lambda: self._registration.stop(),
+            lambda: self._registration.stop(),  # looked up late: a fault can replace the server
         ]
-        # Put and got in one step: an interrupt comes before or after it.
-        all_else: SimpleQueue[bool] = SimpleQueue()
+        # A queue, because put and get are atomic: an interrupt comes before or after them.
+        others_started: SimpleQueue[bool] = SimpleQueue()
 
-        def wait_for_all_else() -> None:
-            if not all_else.get():
-                raise StartError("the start was given up")
+        def wait_for_others() -> None:
+            if not others_started.get():
+                raise StartError("the start was cancelled")
 
-        # gRPC sleeps for a millisecond in the start of a server: two may do so at once.
-        with ThreadPoolExecutor(1, thread_name_prefix="start") as beside:
+        # gRPC sleeps for a millisecond when a server starts: start both servers in parallel.
+        with ThreadPoolExecutor(1, thread_name_prefix="start") as parallel:
             try:
-                registration = beside.submit(self._registration.start, wait_for_all_else)
+                registration = parallel.submit(self._registration.start, wait_for_others)
                 self._start_pod_resources()
                 self._watcher.start()
-                all_else.put(True)
+                others_started.put(True)
             finally:
-                all_else.put(False)  # what was not reached: nothing is published then
+                # After a failure this is the first value, and kubelet.sock is not published.
+                others_started.put(False)
             registration.result()
 
     def _start_pod_resources(self) -> None:
@@ -200,7 +210,7 @@ class KubeletProcess:
             raise StartError(str(error)) from error
 
     def recreate_socket(self) -> None:
-        """Serve on a new ``kubelet.sock``; everything else stays. Raises StartError."""
+        """Serve on a new ``kubelet.sock``; change nothing else. Raises StartError."""
         self._registration.stop()
         self._registration = RegistrationServer(self.registrar, self.socket, self._on_error)
         try:
@@ -211,11 +221,14 @@ class KubeletProcess:
         self.registration_error = None
 
     def stop(self) -> None:
-        """Stop serving and wait for every thread. Raises StopError, after everything has
-        ended, for what could not be cleaned up."""
-        # A plugin that sees kubelet.sock vanish may end its stream before we do: that is
-        # no news any more, and a kubelet that is killed would not write it down either.
+        """Stop serving and wait for every thread.
+
+        Raises StopError, after everything has stopped, if something could not be cleaned up.
+        """
+        # A plugin that sees kubelet.sock disappear may end its stream before we do. Ignore it:
+        # a kubelet that is killed would not write it to the checkpoint either.
         self.manager.plugins.ignore()
+        # A delayed call would block the stop: release them all, then cancel registrations.
         self._faults.stopping()
         self.registrar.interrupt()
         failures = self._stop_all()
@@ -224,8 +237,10 @@ class KubeletProcess:
             raise StopError(f"the kubelet has stopped, but: {reasons}") from failures[0]
 
     def _stop_all(self) -> list[Exception]:
-        """Stop everything that was started, the latest first, whatever goes wrong with one
-        of them. An interrupt is raised when all have been stopped."""
+        """Stop everything that was started, the latest first, and return the errors.
+
+        An interrupt, such as Ctrl-C, is raised when everything has been stopped.
+        """
         failures: list[Exception] = []
         interrupt: BaseException | None = None
         while self._stops:
@@ -240,9 +255,8 @@ class KubeletProcess:
         return failures
 
     def _load(self) -> None:
-        self._store.remove_leftovers()
-        if self._faults.armed and self._faults.at(InjectionPoint.START):
-            self._store.path.unlink(missing_ok=True)  # lose-checkpoint
+        self._store.remove_leftovers()  # temporary files of a kubelet that was killed
+        damage_checkpoint(self._faults, self._store.path)
         try:
             saved = self._read_checkpoint()
         except checkpoint.CheckpointNotFound:
@@ -262,7 +276,7 @@ class KubeletProcess:
         )
 
     def _read_checkpoint(self) -> Checkpoint:
-        """Try again what may pass: the disk, or a process that has all descriptors."""
+        """Read the checkpoint; retry, since a disk error or a lack of descriptors can pass."""
         for wait in _WAITS:
             try:
                 return self._store.load(v1=self._settings.behaviour.reads_v1)
@@ -271,16 +285,18 @@ class KubeletProcess:
         return self._store.load(v1=self._settings.behaviour.reads_v1)
 
     def _reject_to_start(self, error: checkpoint.CheckpointUnreadable) -> None:
-        """What was not read may be right. To start afresh would hand out devices that
-        containers hold, and the next write would replace the file."""
+        """Raise StartError: the file was not read, so it may be valid.
+
+        A start without it would allocate devices that containers are using, and the next
+        write would replace the file.
+        """
         if "Q21" in self._quirks:
             self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
             return
         raise StartError(str(error)) from error
 
     def _set_aside(self, error: checkpoint.CheckpointCorrupt) -> None:
-        """Q21: a file that was read and is wrong is kept under another name, never
-        overwritten."""
+        """Rename a file that was read and is invalid, so that it is not overwritten (Q21)."""
         if "Q21" in self._quirks:
             self._events.publish(EventKind.CHECKPOINT_FAILED, f"{error}; it stays in place")
             return
@@ -291,10 +307,10 @@ class KubeletProcess:
         self.is_fresh = True
         self._events.publish(
             EventKind.CHECKPOINT_SET_ASIDE,
-            # Without the error's advice: it is followed already.
-            f"{error.source}: {error.problem}; set aside as {aside}, starting afresh",
+            # Without the advice in str(error), which has just been followed.
+            f"{error.source}: {error.problem}; set aside as {aside}, starting without it",
         )
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,4 +1,4 @@
-"""What a kubelet tells of itself over HTTP: health, counters, pods."""
+"""What a kubelet reports over HTTP: health, counters and pods."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ __all__ = [
 
 @attrs.frozen
 class DeviceCounts:
-    """How many devices of one resource there are."""
+    """Number of devices of one resource."""
 
     capacity: int
     allocatable: int
-    """Healthy ones, held or not."""
+    """Healthy devices, allocated or not."""
     held: int
-    """Those of the list that containers hold, healthy or not."""
+    """Advertised devices that are allocated, healthy or not."""
 
 
 @attrs.frozen
@@ -58,21 +58,23 @@ class PodReport:
 
 @attrs.frozen(eq=False)
 class NodeTelemetry:
-    """For ``NodePods.telemetry``. May be asked from any thread, also of a stopped kubelet, and
-    waits for no plugin."""
+    """Telemetry of either kind of kubelet. Thread-safe; never waits for a plugin.
+
+    It also works while the kubelet is stopped.
+    """
 
     _manager: Callable[[], DeviceManager]
-    """Raises RequestError if the kubelet is stopped, as the next one does."""
+    """Raises RequestError if the kubelet is stopped, as ``_resources`` does."""
     _resources: Callable[[str], Mapping[str, tuple[ResourceStatus, ...]]]
-    """``allocatedResourcesStatus`` by container, of a pod's UID."""
+    """Returns ``allocatedResourcesStatus`` by container for the UID of a pod."""
     _pods: PodStore
 
     def device_counts(self) -> Mapping[str, DeviceCounts]:
-        """The devices of each known resource, sorted; empty while the kubelet is stopped."""
+        """Count the devices of each known resource, sorted; empty while the kubelet is stopped."""
         try:
             state = self._manager().state
         except RequestError:
-            return {}
+            return {}  # metrics are scraped from a stopped kubelet, too
         with state.lock:
             return {
                 str(resource): DeviceCounts(
@@ -113,29 +115,31 @@ class NodeTelemetry:
 
 @attrs.frozen(eq=False)
 class Telemetry(NodeTelemetry):
-    """For ``MockKubelet.telemetry``: what only a kubelet with servers has, too."""
+    """Telemetry of a ``MockKubelet``, which also has servers."""
 
     _check: HealthCheck
     _serving: Callable[[], KubeletProcess | None]
     _latest: Callable[[], KubeletProcess | None]
-    """The process that serves, or served last."""
+    """Returns the running process, or the last one."""
 
     def registration_failure(self) -> str:
-        """Why no plugin can register, as the check ``device-plugin`` of ``/healthz`` says it
-        in this kubelet's version; empty if nothing is wrong, or the version has no such check."""
+        """Return why no plugin can register, in the words of the ``/healthz`` check
+        ``device-plugin`` of this kubelet's version; empty if plugins can register or the
+        version has no such check."""
+        # Also of a process that has stopped: ``/healthz`` is served all the time.
         process = self._latest()
         error = None if process is None else process.registration_error
         return registration_failure(self._check, has_started=process is not None, error=error)
 
     def pod_resources_counters(self) -> Mapping[tuple[str, str], int]:
-        """(metric name, ``server_api_version``) → count of PodResources calls since the
-        kubelet started; empty while it is stopped."""
+        """Count PodResources calls since the start: (metric name, ``server_api_version``) →
+        count. Empty while the kubelet is stopped."""
         process = self._serving()
         return {} if process is None else process.pod_resources.counters()
 
 
 class NodeInfo(Protocol):
-    """A kubelet that can be told of over HTTP; every kind can."""
+    """What HTTP needs of a kubelet; both kinds have it."""
 
     @property
     def settings(self) -> Settings: ...
@@ -144,12 +148,16 @@ class NodeInfo(Protocol):
     @property
     def is_serving(self) -> bool: ...
     @property
-    def telemetry(self) -> NodeTelemetry: ...
+    def telemetry(self) -> NodeTelemetry:
+        """Internal: what is served."""
 
 
 def registration_failure(check: HealthCheck, *, has_started: bool, error: Exception | None) -> str:
-    """What the check ``device-plugin`` finds (``Check``,
-    pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32.0 and v1.32.11)."""
+    """Return the result of the check ``device-plugin``; empty if it passes.
+
+    Follows ``Check``, pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32.0 and
+    v1.32.11.
+    """
     match check:
         case HealthCheck.STRICT if error is not None or not has_started:
             return messages.REGISTRATION_SERVER_FAILED

@@ -98,6 +98,7 @@ class Waits:
     async def _holds(self, condition: Callable[[], bool], timeout: float) -> bool:
         limit = time.monotonic() + timeout
         wakeup = _Wakeup()
+        # Subscribed before the first check: nothing that happens in between is missed.
         end = self._events.subscribe(lambda _: wakeup.set())
         try:
             while True:
@@ -108,6 +109,7 @@ class Waits:
                 rest = limit - time.monotonic()
                 if rest <= 0:
                     return False
+                # Bounded, for conditions that time alone fulfils, such as a grace period.
                 await wakeup.wait(min(rest, _POLL_SECONDS))
         finally:
             end()
@@ -116,6 +118,7 @@ class Waits:
 
     def mark(self, since: Mark | int | None = None, after: int | None = None) -> Mark:
         """Return the given mark, the mark after the event with the given number, or now."""
+        # Read in any case: a number stands for an event, and calls begin now.
         now = self._calls.mark()
         number = after if since is None else since
         if number is None:
@@ -176,6 +179,7 @@ class Waits:
         if process is None:
             return False  # another thread may be about to start it
         manager = process.manager
+        # A grace period may be over although its timer has not fired yet.
         manager.expire()
         allocatable = manager.capacity().allocatable.get(resource)
         if allocatable is None:
@@ -214,6 +218,8 @@ class Waits:
         which = f" (number {len(search.found) + 1} of {len(steps)})" if len(steps) > 1 else ""
         entries = self._all()
         before = [entry for entry in entries if not is_later(entry, since)]
+        # A common mistake: what is awaited happened just before the wait. ``where`` is not called
+        # for entries that it was not meant for.
         came_before = not search.found and any(
             map(wanted.matches_without_where, before[-_SHOWN_BEFORE:])
         )
@@ -246,7 +252,7 @@ class Waits:
             lines += shown
         lines = lines if before or later else ["  nothing"]
         lines += [f"  not answered yet: {call}" for call in self._calls.unanswered()]
-        with contextlib.suppress(DeviceManagerError):
+        with contextlib.suppress(DeviceManagerError):  # the kubelet is stopped
             allocatable = dict(self._life.serving().manager.capacity().allocatable)
             lines.append(printable(f"  allocatable now: {allocatable}"))
         return "\n".join(lines)

@@ -61,7 +61,7 @@ def test_the_seed_is_the_flags_or_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--fault", "nonsense"], "unknown fault 'nonsense': choose from reject-register, "),
+        (["--fault", "nonsense"], "unknown fault 'nonsense': use one of reject-register, "),
         (["--fault", "restart"], "restart would be executed at once, when there is nothing yet"),
         (["--faults", "/none"], "/none: No such file"),
         (["--chaos", "x"], "'x' is not a whole number from 0"),

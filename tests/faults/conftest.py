@@ -1,4 +1,4 @@
-"""One kubelet for all tests of faults on purpose, and peers that notice them."""
+"""One kubelet for all tests of fault injection, and plugins and clients that observe it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ R = hostile.RESOURCE
 EAGER = PluginSettings(
     register_backoff=0.01, register_backoff_limit=0.05, stream_delay=0.0, stop_grace=0.1
 )
-"""A plugin that tries again at once."""
+"""A plugin that retries at once."""
 
 
 @pytest.fixture(scope="session")
@@ -38,13 +38,15 @@ def shared() -> Iterator[MockKubelet]:
 
 @pytest.fixture
 def kubelet(shared: MockKubelet) -> Iterator[MockKubelet]:
-    """Serving, without faults, plugins and pods. Its clock is turned by hand."""
+    """A running kubelet without faults, plugins and pods; the test advances its clock."""
     shared.faults.seed = 0
     yield shared
     shared.faults.clear()
     for uid in shared.pods():
         shared.terminate(uid)
-    shared.wait_for(lambda: not any(shared.allocatable().values()), what="all plugins to be gone")
+    shared.wait_for(
+        lambda: not any(shared.allocatable().values()), what="all plugins to disconnect"
+    )
     shared.check()
 
 
@@ -55,24 +57,26 @@ def clock(kubelet: MockKubelet) -> ManualClock:
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
-    """Runs a call on a thread of its own: ``elsewhere(call, *arguments)``."""
-    with ThreadPoolExecutor(thread_name_prefix="elsewhere") as pool:
+def in_thread() -> Iterator[Callable[..., Future[Any]]]:
+    """Run a call on another thread: ``in_thread(call, *arguments)``."""
+    with ThreadPoolExecutor(thread_name_prefix="in-thread") as pool:
         yield pool.submit
 
 
 @attrs.frozen
 class Outcome:
-    """What a client was answered."""
+    """Status of a client's call."""
 
     code: str
     text: str
 
 
 def register(kubelet: MockKubelet, endpoint: str, resource: str = R) -> Outcome:
-    """Register once."""
+    """Call Register once."""
     request = dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource)
-    with grpc.insecure_channel(sockets.target(kubelet.plugin_socket)) as channel:
+    # On a new connection: a shared one may just have been cut by a fault.
+    target = sockets.target(kubelet.plugin_socket)
+    with grpc.insecure_channel(target, sockets.CHANNEL_OPTIONS) as channel:
         try:
             dp_grpc.RegistrationStub(channel).Register(request, timeout=30)
         except grpc.RpcError as error:
@@ -82,14 +86,14 @@ def register(kubelet: MockKubelet, endpoint: str, resource: str = R) -> Outcome:
 
 @pytest.fixture
 def plugin(kubelet: MockKubelet) -> Iterator[hostile.RawPlugin]:
-    """Serves two devices of ``R`` on ``p.sock``, and does not register by itself."""
+    """A plugin that serves two devices of ``R`` on ``p.sock`` and does not register by itself."""
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
         yield plugin
 
 
 @pytest.fixture
 def simulated(kubelet: MockKubelet) -> Iterator[Callable[..., SimulatedPlugin]]:
-    """Runs plugins that stay registered: ``simulated("vendor.com/gpu", pre_start=True)``."""
+    """Run plugins that stay registered: ``simulated("vendor.com/gpu", pre_start=True)``."""
     with ExitStack() as stack:
 
         def start(resource: str, **more: Any) -> SimulatedPlugin:
@@ -105,20 +109,20 @@ def simulated(kubelet: MockKubelet) -> Iterator[Callable[..., SimulatedPlugin]]:
         yield start
 
 
-def holds_up(kubelet: MockKubelet, count: int = 1) -> bool:
-    """Wait until the faults hold up so many calls and streams."""
+def delays(kubelet: MockKubelet, count: int = 1) -> bool:
+    """Wait until the faults delay exactly ``count`` calls and streams."""
     return residue.eventually(
         lambda: sum(state.holding for state in kubelet.faults.list()) == count
     )
 
 
 def endpoint_of(kubelet: MockKubelet, resource: str) -> str:
-    """The file name of the socket that the resource's plugin registered last."""
+    """Return the file name of the socket that the resource's plugin registered last."""
     return kubelet.calls(resource, rpc="Register")[-1].plugin
 
 
 def cancelled_in(waiting: threading.Event) -> hostile.Unary:
-    """A handler that waits until its caller gives up, and sets the event then."""
+    """Return a handler that waits until its caller cancels, then sets the event."""
 
     def handler(request: bytes, context: grpc.ServicerContext) -> bytes:
         hostile.until_cancelled(context)

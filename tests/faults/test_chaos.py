@@ -1,4 +1,4 @@
-"""Chaos: the same seed picks the same faults, and they do the same on the same occasions."""
+"""Chaos: the same seed chooses the same faults, and they decide the same at the same matches."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tests.hostile import hostile, residue
 from tests.hostile.conftest import pod
 
 T = TypeVar("T")
-Elsewhere = Callable[..., Future[Any]]
+InThread = Callable[..., Future[Any]]
 Story = list[tuple[object, ...]]
 UNTIL_CLEARED = {"hang-register", "stale-pod-resources"}
 
 
-def test_a_seed_picks_the_same_again() -> None:
+def test_seed_chooses_the_same_faults() -> None:
     assert chaos(7) == chaos(7)
     assert len({str(chaos(seed)) for seed in range(50)}) == 50
     assert all(6 <= len(chaos(seed)) <= 12 for seed in range(50))
 
 
-def test_every_kind_is_picked_but_those_without_an_end() -> None:
-    picked = {fault.kind.name for seed in range(100) for fault in chaos(seed)}
-    assert picked == KINDS.keys() - UNTIL_CLEARED
+def test_every_kind_that_ends_is_chosen() -> None:
+    chosen = {fault.kind.name for seed in range(100) for fault in chaos(seed)}
+    assert chosen == KINDS.keys() - UNTIL_CLEARED
 
 
-def test_a_plugin_can_come_through() -> None:
+def test_plugin_that_retries_can_succeed() -> None:
     for seed in range(100):
         for fault in chaos(seed):
             assert fault.probability <= 0.3
@@ -52,22 +52,22 @@ def story(events: EventStream) -> Story:
     ]
 
 
-class _Noted:
-    """Actions that nobody executes."""
+class _NoActions:
+    """Actions that do nothing."""
 
     def prepare(self, fault: object) -> None:
         pass
 
-    def execute(self, fault: object, occasion: object) -> None:
+    def execute(self, fault: object, context: object) -> None:
         pass
 
     start = execute
 
 
-def told(seed: int) -> Story:
-    """The story of a seed when things happen in a fixed order."""
+def replay(seed: int) -> Story:
+    """Return what fires with a seed when injection points are reached in a fixed order."""
     events = EventStream(ManualClock())
-    registry = FaultRegistry(ManualClock(), events, _Noted())
+    registry = FaultRegistry(ManualClock(), events, _NoActions())
     for fault in chaos(seed):
         registry.set(fault)
     for number in range(40):
@@ -83,25 +83,25 @@ def told(seed: int) -> Story:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_seed_tells_the_same_story_again(seed: int) -> None:
-    first = told(seed)
+def test_seed_fires_the_same_faults(seed: int) -> None:
+    first = replay(seed)
     assert len(first) > 5
-    assert told(seed) == first
-    assert told(seed + 100) != first
+    assert replay(seed) == first
+    assert replay(seed + 100) != first
 
 
 # -- with a kubelet and a plugin ---------------------------------------------------------------
 
 
 class Play:
-    """One life of a kubelet under chaos: its plugin registers, pods come, in a fixed order.
+    """A kubelet under chaos: its plugin registers and pods are admitted in a fixed order.
 
-    Whoever is held up waits until nothing else happens, then time passes.
+    Time passes only when nothing but delayed calls is left.
     """
 
-    def __init__(self, kubelet: MockKubelet, elsewhere: Elsewhere) -> None:
+    def __init__(self, kubelet: MockKubelet, in_thread: InThread) -> None:
         self.kubelet = kubelet
-        self.elsewhere = elsewhere
+        self.in_thread = in_thread
         assert isinstance(kubelet.clock, ManualClock)
         self.clock = kubelet.clock
 
@@ -118,7 +118,7 @@ class Play:
 
     def register(self) -> None:
         latest = self.kubelet.events.latest
-        if self.to_its_end(register, self.kubelet, "p.sock").code == "OK":
+        if self.complete(register, self.kubelet, "p.sock").code == "OK":
             ends = {EventKind.DEVICES_UPDATED, EventKind.STREAM_ENDED, EventKind.STOPPED}
             events = self.kubelet.events
             self.until(
@@ -130,21 +130,21 @@ class Play:
 
     def admit(self, uid: str) -> None:
         try:
-            self.to_its_end(self.kubelet.admit, pod(uid, uid=uid))
+            self.complete(self.kubelet.admit, pod(uid, uid=uid))
             self.settle()
-            self.to_its_end(self.kubelet.terminate, uid)
+            self.complete(self.kubelet.terminate, uid)
         except RequestError:
-            pass  # the kubelet is away
+            pass  # the kubelet is stopped
         self.settle()
 
-    def to_its_end(self, call: Callable[..., T], *arguments: object) -> T:
-        done = self.elsewhere(call, *arguments)
+    def complete(self, call: Callable[..., T], *arguments: object) -> T:
+        done = self.in_thread(call, *arguments)
         self.until(done.done)
         result: T = done.result()
         return result
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait, and let time pass for whoever is held up."""
+        """Wait, and advance the clock while calls are delayed."""
 
         def holds() -> bool:
             if condition():
@@ -156,24 +156,23 @@ class Play:
         assert residue.eventually(holds)
 
     def settle(self) -> None:
-        """Until every action has been executed and the kubelet is back."""
+        """Wait until every action has been executed and the kubelet is running."""
         self.until(lambda: all(thread.name != "fault" for thread in threading.enumerate()))
         self.clock.advance(10)
         self.until(self.kubelet.plugin_socket.exists)
 
 
-def test_a_kubelet_and_a_plugin_live_through_the_same_again(
-    make_mock_kubelet: Callable[..., MockKubelet], elsewhere: Elsewhere
+def test_kubelet_and_plugin_replay_the_same_faults(
+    make_mock_kubelet: Callable[..., MockKubelet], in_thread: InThread
 ) -> None:
     stories = []
     for _ in range(2):
         kubelet = make_mock_kubelet(clock=ManualClock())
-        for fault in chaos(23):
-            # Who writes the checkpoint at the same time shares a write, so threads decide how
-            # many there are.
+        for fault in chaos(55):
+            # Concurrent admissions share a write, so threads decide how many writes there are.
             if fault.point is not InjectionPoint.CHECKPOINT:
                 kubelet.faults.set(fault)
-        stories.append(Play(kubelet, elsewhere).run(10))
+        stories.append(Play(kubelet, in_thread).run(10))
         kubelet.faults.clear()
         register_and_admit(kubelet)
         kubelet.stop()
@@ -183,7 +182,7 @@ def test_a_kubelet_and_a_plugin_live_through_the_same_again(
 
 
 def register_and_admit(kubelet: MockKubelet) -> None:
-    """Once the faults are gone, all is well."""
+    """Check that everything works without faults."""
     path = kubelet.plugin_dir / "p.sock"
     path.unlink(missing_ok=True)
     with hostile.RawPlugin(path):

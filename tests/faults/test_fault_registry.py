@@ -1,4 +1,4 @@
-"""When a fault fires: counters, a seed, selectors; nothing else."""
+"""When a fault fires: counters, a seed and selectors decide, nothing else."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from devicemanager.core.errors import RequestError
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.faults import Fault, FaultError, FaultRegistry
-from devicemanager.faults.injection_point import FaultContext, InjectionPoint
-from devicemanager.faults.registry import named
+from devicemanager.faults.injection_point import Effect, FaultContext, InjectionPoint
+from devicemanager.faults.registry import first
 from devicemanager.io.clock import ManualClock
 
 GPU = FaultContext("vendor.com/gpu", "gpu.sock")
 NIC = FaultContext("vendor.com/nic", "nic.sock")
 
 
-def fired(registry: FaultRegistry, occasion: FaultContext = GPU, count: int = 10) -> list[int]:
-    """At which of ``count`` occasions something fires."""
-    return [n for n in range(count) if registry.at(InjectionPoint.REGISTER, occasion)]
+def fired(registry: FaultRegistry, context: FaultContext = GPU, count: int = 10) -> list[int]:
+    """Reach the injection point ``count`` times; return the numbers at which a fault fired."""
+    return [n for n in range(count) if registry.at(InjectionPoint.REGISTER, context)]
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,15 @@ def fired(registry: FaultRegistry, occasion: FaultContext = GPU, count: int = 10
         ({"plugin": "nic.sock"}, []),
     ],
 )
-def test_how_often(options: dict[str, Any], expected: list[int]) -> None:
+def test_counters_and_selectors_decide_when_a_fault_fires(
+    options: dict[str, Any], expected: list[int]
+) -> None:
     registry = FaultRegistry()
     registry.set("reject-register", **options)
     assert fired(registry) == expected
 
 
-def test_nothing_is_armed_before_and_after() -> None:
+def test_registry_is_armed_only_while_a_fault_can_fire() -> None:
     registry = FaultRegistry()
     assert not registry.armed
     registry.set("reject-register", times=1)
@@ -54,7 +56,7 @@ def test_nothing_is_armed_before_and_after() -> None:
     assert not registry.armed
 
 
-def test_a_probability_by_seed() -> None:
+def test_probability_depends_on_the_seed_only() -> None:
     def outcomes(seed: int) -> list[int]:
         registry = FaultRegistry(seed=seed)
         registry.set("reject-register", probability=0.3)
@@ -65,41 +67,42 @@ def test_a_probability_by_seed() -> None:
     assert outcomes(1) != outcomes(2)
 
 
-def test_a_seed_of_its_own_counts_for_more_than_the_runs() -> None:
+def test_seed_of_a_fault_overrides_seed_of_the_run() -> None:
     found = set()
     for seed, earlier in itertools.product((1, 2), (0, 3)):
         registry = FaultRegistry(seed=seed)
         for _ in range(earlier):
             registry.set("delay-register", seconds=1)
         registry.set("reject-register", probability=0.5, seed=7)
-        taken = (
-            named(registry.at(InjectionPoint.REGISTER, GPU), "reject-register") for _ in range(50)
+        outcomes = (
+            first(registry.at(InjectionPoint.REGISTER, GPU), Effect.REJECT_REGISTER)
+            for _ in range(50)
         )
-        found.add(tuple(each is not None for each in taken))
+        found.add(tuple(each is not None for each in outcomes))
     assert len(found) == 1
 
 
-def test_which_plugin_comes_first_does_not_matter() -> None:
-    """Decisions are by resource: threads of two plugins may take turns in any order."""
+def test_order_of_plugins_does_not_change_decisions() -> None:
+    """Matches are counted by resource: threads of two plugins can alternate in any order."""
 
     def outcomes(order: list[FaultContext]) -> dict[FaultContext, list[bool]]:
         registry = FaultRegistry(seed=3)
         registry.set("reject-register", probability=0.4)
         found: dict[FaultContext, list[bool]] = {GPU: [], NIC: []}
-        for occasion in order:
-            found[occasion].append(bool(registry.at(InjectionPoint.REGISTER, occasion)))
+        for context in order:
+            found[context].append(bool(registry.at(InjectionPoint.REGISTER, context)))
         return found
 
     assert outcomes([GPU, NIC] * 30) == outcomes([NIC] * 30 + [GPU] * 30)
 
 
-def test_several_at_once() -> None:
+def test_several_faults_fire_in_the_order_in_which_they_were_set() -> None:
     registry = FaultRegistry()
     registry.set("delay-register", seconds=1)
     registry.set("reject-register", code="INTERNAL")
     found = registry.at(InjectionPoint.REGISTER, GPU)
     assert [each.kind.name for each in found] == ["delay-register", "reject-register"]
-    reject = named(found, "reject-register", "drop-register")
+    reject = first(found, Effect.REJECT_REGISTER, Effect.CUT_REGISTER)
     assert reject is not None
     assert (reject["code"], str(reject)) == ("INTERNAL", "fault 2, reject-register")
 
@@ -107,20 +110,20 @@ def test_several_at_once() -> None:
 @pytest.mark.parametrize("phase", ["before", "after"])
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("rpc", ["Allocate", "PreStartContainer"])
-def test_calls_by_name_and_side(rpc: str, when: str, phase: str) -> None:
+def test_fault_of_a_call_matches_name_and_phase(rpc: str, when: str, phase: str) -> None:
     registry = FaultRegistry()
     registry.set("fail-call", rpc="Allocate", when=when)
-    occasion = FaultContext("vendor.com/gpu", "gpu.sock", rpc, phase)
-    assert bool(registry.at(InjectionPoint.CALL, occasion)) is (rpc == "Allocate" and when == phase)
+    context = FaultContext("vendor.com/gpu", "gpu.sock", rpc, phase)
+    assert bool(registry.at(InjectionPoint.CALL, context)) is (rpc == "Allocate" and when == phase)
 
 
-def test_what_is_set_is_listed() -> None:
+def test_list_returns_faults_with_counters() -> None:
     registry = FaultRegistry()
-    first = registry.set("reject-register:times=1")
+    rejects = registry.set("reject-register:times=1")
     registry.set({"kind": "delay-call", "seconds": 2})
     registry.set(Fault.of("fail-checkpoint", error="EIO"))
-    assert first.id == 1
-    assert (first.seen, first.fired, first.is_spent) == (0, 0, False)
+    assert rejects.id == 1
+    assert (rejects.seen, rejects.fired, rejects.is_spent) == (0, 0, False)
     fired(registry, count=3)
     states = registry.list()
     assert [(state.id, state.fault.kind.name) for state in states] == [
@@ -142,7 +145,7 @@ def test_what_is_set_is_listed() -> None:
     }
 
 
-def test_what_is_cleared() -> None:
+def test_clear_by_id_by_kind_and_all() -> None:
     registry = FaultRegistry()
     for _ in range(2):
         registry.set("reject-register")
@@ -153,20 +156,20 @@ def test_what_is_cleared() -> None:
     with pytest.raises(RequestError, match="no fault 3 is set: there is none"):
         registry.clear(3)
     registry.set("reject-register")
-    with pytest.raises(RequestError, match=r"no fault 'away' is set: choose from 4 \(reject-reg"):
+    with pytest.raises(RequestError, match=r"no fault 'away' is set: use one of 4 \(reject-reg"):
         registry.clear("away")
 
 
-def test_options_belong_to_a_kind() -> None:
+def test_set_rejects_options_beside_a_complete_fault() -> None:
     registry = FaultRegistry()
-    with pytest.raises(FaultError, match="options belong to a kind"):
+    with pytest.raises(FaultError, match="options can only be given with a kind"):
         registry.set(Fault.of("reject-register"), times=2)
     with pytest.raises(FaultError, match="unknown fault 'reject-register:times=1'"):
         registry.set("reject-register:times=1", times=2)
     assert registry.list() == ()
 
 
-def test_each_that_fires_is_an_event() -> None:
+def test_fault_that_fires_is_published_as_event() -> None:
     events = EventStream(ManualClock(5))
     registry = FaultRegistry(ManualClock(5), events)
     registry.set("reject-register", times=1)
@@ -184,20 +187,20 @@ def test_each_that_fires_is_an_event() -> None:
     assert not event.is_warning
 
 
-def test_an_action_needs_a_kubelet() -> None:
+def test_action_needs_a_kubelet() -> None:
     registry = FaultRegistry()
-    with pytest.raises(RequestError, match="no kubelet here for restart"):
+    with pytest.raises(RequestError, match=r"^restart needs a kubelet$"):
         registry.set("restart")
 
 
-# -- holding up ------------------------------------------------------------------------------
+# -- delays ------------------------------------------------------------------------------
 
 
 def holding(registry: FaultRegistry) -> int:
     return sum(state.holding for state in registry.list())
 
 
-def test_what_is_held_up_goes_on_by_the_clock() -> None:
+def test_delay_ends_by_the_clock() -> None:
     clock = ManualClock()
     registry = FaultRegistry(clock)
     registry.set("delay-register", seconds=3)
@@ -214,7 +217,7 @@ def test_what_is_held_up_goes_on_by_the_clock() -> None:
     assert over == [3, 0]
 
 
-def test_what_is_held_up_goes_on_when_the_fault_is_cleared() -> None:
+def test_clearing_a_fault_ends_its_delays() -> None:
     registry = FaultRegistry(ManualClock())
     registry.set("hang-register")
     (hang,) = registry.at(InjectionPoint.REGISTER, GPU)
@@ -222,10 +225,10 @@ def test_what_is_held_up_goes_on_when_the_fault_is_cleared() -> None:
     hold.then(lambda: over.append(1))
     registry.clear("hang-register")
     assert over == [1]
-    hang.hold().wait()  # nobody is held up any more
+    hang.hold().wait()  # returns at once: the fault is cleared
 
 
-def test_nobody_is_held_up_while_the_kubelet_stops() -> None:
+def test_stopping_releases_calls_delayed_by_faults() -> None:
     registry = FaultRegistry(ManualClock())
     registry.set("hang-register")
     (hang,) = registry.at(InjectionPoint.REGISTER, GPU)
@@ -238,7 +241,7 @@ def test_nobody_is_held_up_while_the_kubelet_stops() -> None:
     assert holding(registry) == 1
 
 
-def test_a_hold_that_is_called_off_calls_nobody() -> None:
+def test_cancelled_delay_calls_no_callback() -> None:
     clock = ManualClock()
     registry = FaultRegistry(clock)
     registry.set("delay-register", seconds=3)

@@ -1,4 +1,4 @@
-"""What a fault may be, as a line, as data and in a file; and what is said of wrong ones."""
+"""Faults as lines, as data and in files, and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_and_back(line: str) -> None:
+def test_line_and_data_round_trip(line: str) -> None:
     fault = Fault.parse(line)
     assert Fault.parse(str(fault)) == fault
     assert Fault.from_data(fault.as_data()) == fault
@@ -36,7 +36,7 @@ def test_a_line_and_back(line: str) -> None:
     assert eval(repr(fault)) == fault
 
 
-def test_every_part_of_a_line() -> None:
+def test_parse_reads_every_part_of_a_line() -> None:
     fault = Fault.parse(LINES[1])
     assert dict(fault.options) == {"code": "UNAVAILABLE", "text": "not now, later"}
     assert (fault.times, fault.after, fault.probability) == (2, 0, 1.0)
@@ -56,7 +56,7 @@ def test_every_part_of_a_line() -> None:
         ("stale-pod-resources:method=Get", InjectionPoint.POD_RESOURCES, "Get", "before"),
     ],
 )
-def test_where_it_is_asked_for(
+def test_fault_has_injection_point_call_and_phase(
     line: str, point: InjectionPoint | None, rpc: str, phase: str
 ) -> None:
     fault = Fault.parse(line)
@@ -64,67 +64,79 @@ def test_where_it_is_asked_for(
     assert fault.is_immediate is (point is None)
 
 
-def test_an_action_at_a_point_is_executed_once_by_default() -> None:
+def test_action_at_a_point_is_executed_once_by_default() -> None:
     assert Fault.of("restart", at="list").times == 1
     assert Fault.of("restart").times is None
     assert Fault.of("reject-register").times is None
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
-        ("reject", "unknown fault 'reject': choose from reject-register, delay-register, "),
-        ("", "unknown fault '': choose from"),
-        ("reject-register:colour=red", "no option 'colour': choose from code, text, times, after"),
-        ("reject-register:at=list", "no option 'at'"),
-        ("reject-register:code=OK", "code is one of ABORTED, "),
-        ("reject-register:times=0", "times is a whole number from 1: not '0'"),
-        ("reject-register:times=2.5", "times is a whole number from 1"),
-        ("reject-register:probability=0", "probability is a number above 0, at most 1"),
-        ("reject-register:probability=nan", "probability is a number above 0, at most 1"),
-        ("reject-register:resource=gpu", "resource is named with its domain"),
-        ("reject-register:times", "'times' is not NAME=VALUE: write KIND:NAME=VALUE"),
-        ("reject-register:times=1,times=2", "times is given twice"),
-        ("reject-register:text=a\nb", "text is a text of one line"),
-        ("delay-register", "delay-register needs seconds: write delay-register:seconds=…"),
-        ("delay-register:seconds=-1", "seconds is a number of seconds from 0: not '-1'"),
-        ("delay-register:seconds=long", "seconds is a number of seconds from 0"),
-        ("fail-call:rpc=Register", "rpc is one of GetDevicePluginOptions, "),
+        ("reject", "unknown fault 'reject': use one of reject-register, delay-register, "),
+        ("", "unknown fault '': use one of"),
+        (
+            "reject-register:colour=red",
+            "reject-register: unknown option 'colour': use one of code, text, times, after",
+        ),
+        ("reject-register:at=list", "unknown option 'at'"),
+        (
+            "reject-register:code=OK",
+            "reject-register: invalid code 'OK': expected one of ABORTED, ",
+        ),
+        ("reject-register:times=0", "invalid times '0': expected an integer from 1"),
+        ("reject-register:times=2.5", "invalid times '2.5': expected an integer from 1"),
+        ("reject-register:probability=0", "expected a number above 0, at most 1"),
+        ("reject-register:probability=nan", "expected a number above 0, at most 1"),
+        ("reject-register:resource=gpu", "invalid resource 'gpu': expected a domain and a name"),
+        ("reject-register:times", "'times' is not NAME=VALUE: expected KIND:NAME=VALUE"),
+        ("reject-register:times=1,times=2", "duplicate option times"),
+        ("reject-register:text=a\nb", "expected a text of one line"),
+        ("delay-register", "delay-register needs seconds: use delay-register:seconds=…"),
+        ("delay-register:seconds=-1", "invalid seconds '-1': expected a number of seconds from 0"),
+        (
+            "delay-register:seconds=long",
+            "invalid seconds 'long': expected a number of seconds from 0",
+        ),
+        (
+            "fail-call:rpc=Register",
+            "invalid rpc 'Register': expected one of GetDevicePluginOptions, ",
+        ),
         ("restart:times=2", "restart is executed at once: times, after and probability need at="),
-        ("restart:keep_sockets=yes", "keep_sockets is true or false: not 'yes'"),
-        ("restart:at=call", "at is one of now, register, "),
+        ("restart:keep_sockets=yes", "invalid keep_sockets 'yes': expected true or false"),
+        ("restart:at=call", "invalid at 'call': expected one of now, register, "),
     ],
 )
-def test_what_is_said_of_a_wrong_line(line: str, said: str) -> None:
+def test_parse_rejects_invalid_line(line: str, message: str) -> None:
     with pytest.raises(FaultError) as error:
         Fault.parse(line)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value).replace("a\nb", "")
     assert isinstance(error.value, RequestError)
 
 
 @pytest.mark.parametrize("data", [None, 3, ["x"], {"times": 2}, {"kind": 3}])
-def test_what_is_said_of_wrong_data(data: object) -> None:
-    with pytest.raises(FaultError, match="a fault is a line such as"):
+def test_from_data_rejects_invalid_data(data: object) -> None:
+    with pytest.raises(FaultError, match=r"^invalid fault .*: expected a line such as"):
         Fault.from_data(data)
 
 
-def test_numbers_are_taken_as_numbers_and_what_is_null_is_not_given() -> None:
+def test_from_data_accepts_numbers_and_ignores_null() -> None:
     data = {"kind": "delay-call", "seconds": 1, "times": 2, "rpc": None}
     assert Fault.from_data(data) == Fault.of("delay-call", seconds=1.0, times="2")
-    for wrong in (True, [1]):
-        with pytest.raises(FaultError, match="seconds is a number"):
-            Fault.from_data({"kind": "delay-call", "seconds": wrong})
-        with pytest.raises(FaultError, match="probability is a number"):
-            Fault.from_data({"kind": "reject-register", "probability": wrong})
+    for invalid in (True, [1]):
+        with pytest.raises(FaultError, match="invalid seconds"):
+            Fault.from_data({"kind": "delay-call", "seconds": invalid})
+        with pytest.raises(FaultError, match="invalid probability"):
+            Fault.from_data({"kind": "reject-register", "probability": invalid})
 
 
-def test_a_fault_does_not_change() -> None:
+def test_fault_is_immutable() -> None:
     with pytest.raises(TypeError):
         Fault.of("reject-register").options["code"] = "OK"  # type: ignore[index]
 
 
-def test_every_kind_says_what_it_does() -> None:
+def test_every_kind_and_option_has_a_meaning() -> None:
     for name, kind in KINDS.items():
         assert kind.name == name
         assert kind.meaning
@@ -134,7 +146,7 @@ def test_every_kind_says_what_it_does() -> None:
 # -- files -----------------------------------------------------------------------------------
 
 
-def test_faults_from_a_file(tmp_path: Path) -> None:
+def test_read_faults_reads_list_and_mapping(tmp_path: Path) -> None:
     path = tmp_path / "faults.yaml"
     path.write_text("- reject-register:times=2\n- {kind: away, seconds: 3, at: list}\n")
     faults = (Fault.parse("reject-register:times=2"), Fault.parse("away:seconds=3,at=list"))
@@ -144,7 +156,7 @@ def test_faults_from_a_file(tmp_path: Path) -> None:
 
 
 def _bomb(levels: int) -> str:
-    """A value that is nine times as large with each level."""
+    """Return a document that grows nine times with each level of aliases."""
     lists = ["&l0 [x, x, x, x, x, x, x, x, x]"]
     for level in range(1, levels):
         lists.append(f"&l{level} [{', '.join([f'*l{level - 1}'] * 9)}]")
@@ -152,43 +164,43 @@ def _bomb(levels: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("- reject-register:times=2\n- nonsense", "fault 2: unknown fault 'nonsense'"),
-        ("faults: 3", "not a list of faults"),
-        ("", "not a list of faults"),
-        ("seed: x\nfaults: []", "seed is a whole number from 0: not 'x'"),
-        ("sed: 1", "unknown field 'sed': choose from seed, faults"),
+        ("faults: 3", "expected a list of faults"),
+        ("", "expected a list of faults"),
+        ("seed: x\nfaults: []", "invalid seed 'x': expected an integer from 0"),
+        ("sed: 1", "unknown field 'sed': use one of seed, faults"),
         ("[", "not YAML: "),
         ("\x80", "not UTF-8 text (byte 0)"),
         ("[" * 5000, "nested more than 100 levels deep"),
         (_bomb(8), "more than 100000 values once aliases are unfolded"),
-        (_bomb(4), "fault 1: delay-register: seconds is a number of seconds from 0: not ["),
+        (_bomb(4), "fault 1: delay-register: invalid seconds ["),
     ],
     ids=lambda value: value[:20],
 )
-def test_what_is_said_of_a_wrong_file(tmp_path: Path, text: str, said: str) -> None:
+def test_read_faults_rejects_invalid_file(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "faults.yaml"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(FaultError) as error:
         read_faults(path)
-    assert f"{path}: {said}" in str(error.value)
+    assert f"{path}: {message}" in str(error.value)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 2000
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_read_faults_rejects_missing_file_and_directory(tmp_path: Path) -> None:
     with pytest.raises(FaultError, match="No such file"):
         read_faults(tmp_path / "none.yaml")
     with pytest.raises(FaultError, match="a directory"):
         read_faults(tmp_path)
 
 
-def test_the_file_that_the_page_shows(tmp_path: Path) -> None:
-    shown = re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert shown is not None
+def test_read_faults_reads_the_example_of_the_docs(tmp_path: Path) -> None:
+    example = re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert example is not None
     path = tmp_path / "faults.yaml"
-    path.write_text(shown[1])
+    path.write_text(example[1])
     seed, faults = read_faults(path)
     assert seed == 7
     assert [str(fault) for fault in faults] == [
@@ -197,7 +209,7 @@ def test_the_file_that_the_page_shows(tmp_path: Path) -> None:
     ]
 
 
-def test_the_page_has_every_kind_and_option() -> None:
+def test_docs_page_is_up_to_date() -> None:
     text = PAGE.read_text()
     assert page(text) == text, "run python -m tools.faults_page"
     for kind in KINDS.values():

@@ -1,4 +1,4 @@
-"""Faults of calls and of list streams, each with a plugin that notices it."""
+"""Faults of calls and of ListAndWatch streams, as a plugin observes them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.plugin.simulated import SimulatedPlugin
-from tests.faults.conftest import Outcome, R, cancelled_in, endpoint_of, holds_up, register
+from tests.faults.conftest import Outcome, R, cancelled_in, delays, endpoint_of, register
 from tests.hostile import hostile, residue
 from tests.hostile.conftest import pod
 
-Elsewhere = Callable[..., Future[Any]]
+InThread = Callable[..., Future[Any]]
 Simulated = Callable[..., SimulatedPlugin]
 S = "example.com/sim"
 INJECTED = "code = Unavailable desc = injected fault"
@@ -30,8 +30,10 @@ def calls_of(plugin: SimulatedPlugin, rpc: str) -> int:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("rpc", ["Allocate", "GetPreferredAllocation", "PreStartContainer"])
-def test_a_call_fails(kubelet: MockKubelet, simulated: Simulated, rpc: str, when: str) -> None:
-    """Before the plugin has seen it, or after it has answered: the pod fares the same."""
+def test_fail_call_fails_before_or_after_the_plugin(
+    kubelet: MockKubelet, simulated: Simulated, rpc: str, when: str
+) -> None:
+    """The pod is rejected whether or not the plugin received the call."""
     plugin = simulated(S, pre_start=True, preferred_policy="lexical")
     kubelet.faults.set("fail-call", rpc=rpc, when=when, times=1)
     answer = kubelet.admit(pod("one", 1, S))
@@ -46,7 +48,9 @@ def test_a_call_fails(kubelet: MockKubelet, simulated: Simulated, rpc: str, when
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_options_fail(kubelet: MockKubelet, plugin: hostile.RawPlugin, when: str) -> None:
+def test_fail_call_rejects_registration_if_options_fail(
+    kubelet: MockKubelet, plugin: hostile.RawPlugin, when: str
+) -> None:
     kubelet.faults.set("fail-call", rpc="GetDevicePluginOptions", when=when, times=1)
     assert INJECTED in register(kubelet, "p.sock").text
     assert plugin.streams == 0
@@ -54,20 +58,20 @@ def test_options_fail(kubelet: MockKubelet, plugin: hostile.RawPlugin, when: str
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_options_take_long(
+def test_delay_call_delays_registration_while_options_are_delayed(
     kubelet: MockKubelet,
     clock: ManualClock,
     plugin: hostile.RawPlugin,
-    elsewhere: Elsewhere,
+    in_thread: InThread,
     when: str,
 ) -> None:
     latest = kubelet.events.latest
     kubelet.faults.set("delay-call", rpc="GetDevicePluginOptions", when=when, seconds=30)
-    answer = elsewhere(register, kubelet, "p.sock")
+    answer = in_thread(register, kubelet, "p.sock")
     started = clock.time()
     kubelet.wait_for_event(EventKind.FAULT, after=latest)
-    assert holds_up(kubelet)
-    assert register(kubelet, "q.sock", "bad").code == "UNKNOWN"  # nobody else waits
+    assert delays(kubelet)
+    assert register(kubelet, "q.sock", "bad").code == "UNKNOWN"  # not delayed
     assert plugin.streams == 0
     clock.advance(30)
     assert answer.result(20) == Outcome("OK", "")
@@ -76,21 +80,21 @@ def test_options_take_long(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_call_takes_long(
+def test_delay_call_delays_one_admission_and_no_other(
     kubelet: MockKubelet,
     clock: ManualClock,
     simulated: Simulated,
-    elsewhere: Elsewhere,
+    in_thread: InThread,
     when: str,
 ) -> None:
     plugin = simulated(S)
     latest = kubelet.events.latest
     kubelet.faults.set("delay-call", rpc="Allocate", when=when, seconds=60, times=1)
-    answer = elsewhere(kubelet.admit, pod("slow", resource=S))
+    answer = in_thread(kubelet.admit, pod("slow", resource=S))
     started = clock.time()
     kubelet.wait_for_event(EventKind.FAULT, after=latest)
-    assert holds_up(kubelet)
-    assert kubelet.admit(pod("quick", resource=S)).admitted  # nobody else waits
+    assert delays(kubelet)
+    assert kubelet.admit(pod("quick", resource=S)).admitted  # not delayed
     assert calls_of(plugin, "Allocate") == 1 + (when == "after")
     clock.advance(59)
     assert not answer.done()
@@ -102,8 +106,10 @@ def test_a_call_takes_long(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_the_connection_is_cut(kubelet: MockKubelet, simulated: Simulated, when: str) -> None:
-    """The plugin sees its list stream end, and registers again."""
+def test_cut_call_cuts_the_connection(
+    kubelet: MockKubelet, simulated: Simulated, when: str
+) -> None:
+    """The plugin's ListAndWatch stream ends, and the plugin re-registers."""
     plugin = simulated(S)
     kubelet.faults.set("cut-call", rpc="Allocate", when=when, times=1)
     answer = kubelet.admit(pod("cut", resource=S))
@@ -113,24 +119,26 @@ def test_the_connection_is_cut(kubelet: MockKubelet, simulated: Simulated, when:
     kubelet.wait_for_resource(S, 2)
 
 
-def test_the_connection_is_cut_while_the_plugin_works(
-    kubelet: MockKubelet, clock: ManualClock, elsewhere: Elsewhere
+def test_cut_call_cuts_the_connection_during_the_call(
+    kubelet: MockKubelet, clock: ManualClock, in_thread: InThread
 ) -> None:
-    gone = threading.Event()
+    cancelled = threading.Event()
     kubelet.faults.set("cut-call", rpc="Allocate", when="during", seconds=2)
     path = kubelet.plugin_dir / "p.sock"
-    with hostile.RawPlugin(path, allocate=cancelled_in(gone)) as plugin:
+    with hostile.RawPlugin(path, allocate=cancelled_in(cancelled)) as plugin:
         register(kubelet, "p.sock")
         kubelet.wait_for_resource(R, 2)
-        answer = elsewhere(kubelet.admit, pod("cut"))
+        answer = in_thread(kubelet.admit, pod("cut"))
         assert residue.eventually(lambda: bool(plugin.allocations))
-        assert not gone.is_set()
+        assert not cancelled.is_set()
         clock.advance(2)
-        assert gone.wait(20)
+        assert cancelled.wait(20)
         assert "code = Canceled" in answer.result(20).message
 
 
-def test_a_call_that_ends_in_time_is_not_cut(kubelet: MockKubelet, simulated: Simulated) -> None:
+def test_cut_call_ignores_a_call_that_ends_in_time(
+    kubelet: MockKubelet, simulated: Simulated
+) -> None:
     plugin = simulated(S)
     kubelet.faults.set("cut-call", rpc="Allocate", when="during", seconds=2, times=1)
     assert kubelet.admit(pod("quick", resource=S)).admitted
@@ -142,8 +150,8 @@ def test_a_call_that_ends_in_time_is_not_cut(kubelet: MockKubelet, simulated: Si
 # -- list streams ----------------------------------------------------------------------------
 
 
-def test_one_list_stream_ends(kubelet: MockKubelet, simulated: Simulated) -> None:
-    """Nothing but the stream: the plugin's socket stays, and another plugin notices nothing."""
+def test_end_list_stream_ends_one_stream_only(kubelet: MockKubelet, simulated: Simulated) -> None:
+    """The plugin's socket stays, and another plugin is not affected."""
     ended = threading.Event()
 
     def stream(context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -167,7 +175,7 @@ def test_one_list_stream_ends(kubelet: MockKubelet, simulated: Simulated) -> Non
     assert calls_of(other, "ListAndWatch") == 1
 
 
-def test_a_list_stream_ends_at_a_list(kubelet: MockKubelet, simulated: Simulated) -> None:
+def test_end_list_stream_at_a_list(kubelet: MockKubelet, simulated: Simulated) -> None:
     plugin = simulated(S)
     kubelet.faults.set("end-list-stream", at="list")
     plugin.set_health(plugin.devices[0].id, "Unhealthy")
@@ -175,20 +183,22 @@ def test_a_list_stream_ends_at_a_list(kubelet: MockKubelet, simulated: Simulated
 
 
 def settled(value: Callable[[], int]) -> int:
-    """A number that does not grow any more."""
-    seen = [-1] * 20
+    """Return the value once it stays the same."""
+    values = [-1] * 20
 
     def same() -> bool:
-        seen.append(value())
-        return len(set(seen[-20:])) == 1
+        values.append(value())
+        return len(set(values[-20:])) == 1
 
     assert residue.eventually(same)
-    return seen[-1]
+    return values[-1]
 
 
 class Lists:
-    """ListAndWatch that always has one more list until it is ``enough``, each of about
-    64 KiB; counts those that went out."""
+    """A ListAndWatch handler that sends lists of about 64 KiB until ``enough`` is set.
+
+    Counts the lists that it has sent.
+    """
 
     def __init__(self) -> None:
         self.sent = 0
@@ -201,8 +211,8 @@ class Lists:
         hostile.until_cancelled(context)
 
 
-def test_a_list_stream_is_not_read(kubelet: MockKubelet, clock: ManualClock) -> None:
-    """Its window fills, and the plugin cannot send any more. Nobody else waits."""
+def test_stop_reading_fills_the_stream_window(kubelet: MockKubelet, clock: ManualClock) -> None:
+    """The plugin cannot send any more; other calls to it are not affected."""
     lists = Lists()
     latest = kubelet.events.latest
     state = kubelet.faults.set("stop-reading", resource=R, after=2)
@@ -217,7 +227,7 @@ def test_a_list_stream_is_not_read(kubelet: MockKubelet, clock: ManualClock) -> 
         lists.enough.set()
 
 
-def test_reading_goes_on_by_the_clock(
+def test_stop_reading_ends_by_the_clock(
     kubelet: MockKubelet, clock: ManualClock, simulated: Simulated
 ) -> None:
     plugin = simulated(S)
@@ -225,20 +235,22 @@ def test_reading_goes_on_by_the_clock(
     kubelet.faults.set("stop-reading", seconds=30, times=1)
     plugin.set_health(plugin.devices[0].id, "Unhealthy")
     kubelet.wait_for_event(EventKind.FAULT, after=latest)
-    assert holds_up(kubelet)
+    assert delays(kubelet)
     assert kubelet.allocatable()[S] == 2
     clock.advance(30)
     kubelet.wait_for_resource(S, 1)
 
 
-def test_a_stream_that_is_not_read_can_end(kubelet: MockKubelet, simulated: Simulated) -> None:
-    """A plugin that registers again gets a new connection; the old one holds no thread."""
+def test_stop_reading_ends_when_the_plugin_reregisters(
+    kubelet: MockKubelet, simulated: Simulated
+) -> None:
+    """The plugin gets a new connection, and the old one does not block a thread."""
     plugin = simulated(S)
     latest = kubelet.events.latest
     kubelet.faults.set("stop-reading", times=1)
     plugin.set_health(plugin.devices[0].id, "Unhealthy")
     kubelet.wait_for_event(EventKind.FAULT, after=latest)
-    assert holds_up(kubelet)
+    assert delays(kubelet)
     register(kubelet, endpoint_of(kubelet, S), S)
     kubelet.wait_for_resource(S, 1)
-    assert holds_up(kubelet, 0)
+    assert delays(kubelet, 0)

@@ -1,4 +1,4 @@
-"""Faults of registration, each with a plugin that notices it."""
+"""Faults of registration, as a plugin observes them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.mock import MockKubelet
 from protos import pluginregistration_v1 as pr
-from tests.faults.conftest import Outcome, R, holds_up, register
+from tests.faults.conftest import Outcome, R, delays, register
 from tests.hostile import hostile, residue
 
-Elsewhere = Callable[..., Future[Any]]
+InThread = Callable[..., Future[Any]]
 OK = Outcome("OK", "")
 
 
-def test_register_is_rejected(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
+def test_reject_register_rejects_once(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
     latest = kubelet.events.latest
     kubelet.faults.set("reject-register", code="UNAVAILABLE", text="not now", times=1, resource=R)
     assert register(kubelet, "p.sock") == Outcome("UNAVAILABLE", "not now")
@@ -34,51 +34,53 @@ def test_register_is_rejected(kubelet: MockKubelet, plugin: hostile.RawPlugin) -
     assert register(kubelet, "p.sock") == OK
 
 
-def test_the_selectors_say_who_is_rejected(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
+def test_reject_register_selects_by_resource_and_plugin(
+    kubelet: MockKubelet, plugin: hostile.RawPlugin
+) -> None:
     kubelet.faults.set("reject-register", resource="example.com/other")
     kubelet.faults.set("reject-register", plugin="other.sock")
     assert register(kubelet, "p.sock") == OK
     assert register(kubelet, "other.sock").code == "UNKNOWN"
 
 
-def test_the_answer_to_register_comes_later(
-    kubelet: MockKubelet, clock: ManualClock, plugin: hostile.RawPlugin, elsewhere: Elsewhere
+def test_delay_register_delays_the_response(
+    kubelet: MockKubelet, clock: ManualClock, plugin: hostile.RawPlugin, in_thread: InThread
 ) -> None:
-    """The plugin serves its list while it waits, as with a kubelet that is slow."""
+    """The plugin serves its list while it waits, as with a slow kubelet."""
     kubelet.faults.set("delay-register", seconds=9)
-    answer = elsewhere(register, kubelet, "p.sock")
+    answer = in_thread(register, kubelet, "p.sock")
     kubelet.wait_for_resource(R, 2)
-    assert holds_up(kubelet)
+    assert delays(kubelet)
     clock.advance(8.9)
     assert not answer.done()
     clock.advance(0.1)
     assert answer.result(20) == OK
 
 
-def test_register_is_never_answered(
-    kubelet: MockKubelet, plugin: hostile.RawPlugin, elsewhere: Elsewhere
+def test_hang_register_lasts_until_cleared(
+    kubelet: MockKubelet, plugin: hostile.RawPlugin, in_thread: InThread
 ) -> None:
     state = kubelet.faults.set("hang-register")
-    answer = elsewhere(register, kubelet, "p.sock")
+    answer = in_thread(register, kubelet, "p.sock")
     kubelet.wait_for_resource(R, 2)
-    assert holds_up(kubelet)
+    assert delays(kubelet)
     assert not answer.done()
     kubelet.faults.clear(state.id)
     assert answer.result(20) == OK
 
 
-def test_a_restart_does_not_wait_for_what_is_held_up(
-    kubelet: MockKubelet, plugin: hostile.RawPlugin, elsewhere: Elsewhere
+def test_restart_does_not_wait_for_delayed_register(
+    kubelet: MockKubelet, plugin: hostile.RawPlugin, in_thread: InThread
 ) -> None:
     kubelet.faults.set("hang-register")
-    answer = elsewhere(register, kubelet, "p.sock")
-    assert holds_up(kubelet)
+    answer = in_thread(register, kubelet, "p.sock")
+    assert delays(kubelet)
     kubelet.restart()
     assert answer.result(20) is not None
 
 
 @pytest.mark.parametrize(("when", "registered"), [("before", False), ("after", True)])
-def test_the_connection_is_dropped(
+def test_drop_register_cuts_the_connection(
     kubelet: MockKubelet, plugin: hostile.RawPlugin, when: str, registered: bool
 ) -> None:
     kubelet.faults.set("drop-register", when=when, times=1)
@@ -92,7 +94,7 @@ def test_the_connection_is_dropped(
         rejected = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=latest)
         assert " rejected: the connection was cut" in rejected.message
     assert plugin.streams == registered
-    assert register(kubelet, "p.sock") == OK  # kubelet.sock serves on
+    assert register(kubelet, "p.sock") == OK  # kubelet.sock still serves
 
 
 def info() -> hostile.Unary:
@@ -100,17 +102,17 @@ def info() -> hostile.Unary:
     return hostile.constant(answer.SerializeToString())
 
 
-def told_again(clock: ManualClock, plugin: hostile.RawPlugin) -> bool:
-    """Whether the watcher tries again, and the plugin is told that it is registered."""
+def notified_after_retry(clock: ManualClock, plugin: hostile.RawPlugin) -> bool:
+    """Return True if the watcher retries and notifies the plugin that it is registered."""
 
-    def told() -> bool:
+    def notified() -> bool:
         clock.advance(1)
         return any(each.plugin_registered for each in plugin.notified)
 
-    return residue.eventually(told)
+    return residue.eventually(notified)
 
 
-def test_a_plugin_is_told_that_it_is_not_registered(
+def test_reject_notification_reports_a_failed_registration(
     kubelet: MockKubelet, clock: ManualClock
 ) -> None:
     kubelet.faults.set("reject-notification", text="no room", times=1)
@@ -118,11 +120,11 @@ def test_a_plugin_is_told_that_it_is_not_registered(
         assert residue.eventually(lambda: bool(plugin.notified))
         first = plugin.notified[0]
         assert (first.plugin_registered, first.error) == (False, "no room")
-        assert told_again(clock, plugin)
+        assert notified_after_retry(clock, plugin)
         kubelet.wait_for_resource(R, 2)
 
 
-def test_a_notification_does_not_arrive(kubelet: MockKubelet, clock: ManualClock) -> None:
+def test_fail_notification_withdraws_and_retries(kubelet: MockKubelet, clock: ManualClock) -> None:
     latest = kubelet.events.latest
     kubelet.faults.set("fail-notification", code="DEADLINE_EXCEEDED", text="too slow", times=1)
     with hostile.RawPlugin(kubelet.plugins_registry_dir / "w.sock", info=info()) as plugin:
@@ -130,10 +132,10 @@ def test_a_notification_does_not_arrive(kubelet: MockKubelet, clock: ManualClock
         assert plugin.notified == []
         (call,) = kubelet.calls(rpc="NotifyRegistrationStatus", code="DeadlineExceeded")
         assert "fail-notification" in call.fault
-        assert told_again(clock, plugin)
+        assert notified_after_retry(clock, plugin)
 
 
-def test_a_restart_between_register_and_the_first_list(
+def test_restart_between_register_and_first_list(
     kubelet: MockKubelet, plugin: hostile.RawPlugin
 ) -> None:
     latest = kubelet.events.latest

@@ -1,9 +1,10 @@
-"""Faults that restart the kubelet or touch sockets, each with a plugin that notices it."""
+"""Faults that restart the kubelet, its checkpoint or sockets, as a plugin observes them."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,10 +23,10 @@ Simulated = Callable[..., SimulatedPlugin]
 S = "example.com/sim"
 
 
-def test_the_plugins_socket_is_deleted(
+def test_delete_plugin_socket_makes_the_plugin_reregister(
     kubelet: MockKubelet, plugin: hostile.RawPlugin, simulated: Simulated
 ) -> None:
-    """A good plugin makes it anew and registers again: the signal that the docs name."""
+    """A correct plugin recreates its socket and re-registers, as the Kubernetes docs require."""
     simulated(S)
     register(kubelet, "p.sock")
     kubelet.wait_for_resource(R, 2)
@@ -38,11 +39,11 @@ def test_the_plugins_socket_is_deleted(
     assert plugin.streams == 1
 
 
-def test_kubelet_sock_is_made_anew(
+def test_recreate_kubelet_socket_keeps_connections(
     kubelet: MockKubelet, plugin: hostile.RawPlugin, simulated: Simulated
 ) -> None:
-    """Plugins' sockets stay, and connections do. A plugin that watches kubelet.sock registers
-    with the new one; one that looks at its own socket alone notices nothing."""
+    """Sockets of plugins and connections to them stay. A plugin that watches kubelet.sock
+    re-registers; one that watches only its own socket does not."""
     simulated(S)
     register(kubelet, "p.sock")
     kubelet.wait_for_resource(R, 2)
@@ -50,7 +51,7 @@ def test_kubelet_sock_is_made_anew(
     before = [FileIdentity.of(path) for path in paths]
     latest = kubelet.events.latest
     kubelet.faults.set("recreate-kubelet-socket")
-    same = [FileIdentity.of(path) == known for path, known in zip(paths, before, strict=True)]
+    same = [FileIdentity.of(path) == old for path, old in zip(paths, before, strict=True)]
     assert same == [True, False]
     kubelet.wait_for_event(EventKind.REGISTERED, resource=S, after=latest)
     assert kubelet.allocatable()[R] == 2
@@ -60,10 +61,10 @@ def test_kubelet_sock_is_made_anew(
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("version", ["1.32", "1.36"])
-def test_a_restart_may_leave_plugins_sockets(
+def test_restart_keeps_plugin_sockets_if_asked_to(
     make_mock_kubelet: Callable[..., MockKubelet], version: str, keep: bool
 ) -> None:
-    """Whatever else a start of that version removes."""
+    """Other files are removed as in the kubelet's version."""
     own = make_mock_kubelet(Settings(kubelet_version=version, durability="process"))
     (own.plugin_dir / "other").touch()
     with hostile.RawPlugin(own.plugin_dir / "p.sock") as plugin:
@@ -74,7 +75,7 @@ def test_a_restart_may_leave_plugins_sockets(
 
 
 @pytest.mark.parametrize("gap", [0, 1])
-def test_the_kubelet_restarts_twice(
+def test_restart_twice_restarts_again_after_the_gap(
     kubelet: MockKubelet, clock: ManualClock, simulated: Simulated, gap: float
 ) -> None:
     simulated(S)
@@ -86,7 +87,7 @@ def test_the_kubelet_restarts_twice(
     kubelet.wait_for_resource(S, 2)
 
 
-def test_the_kubelet_is_away(
+def test_away_stops_the_kubelet_for_the_given_time(
     kubelet: MockKubelet, clock: ManualClock, simulated: Simulated
 ) -> None:
     plugin = simulated(S)
@@ -103,7 +104,7 @@ def test_the_kubelet_is_away(
     assert [call.rpc for call in plugin.calls].count("Allocate") == 1
 
 
-def test_a_restart_in_the_midst_of_a_call(kubelet: MockKubelet, simulated: Simulated) -> None:
+def test_restart_during_a_call(kubelet: MockKubelet, simulated: Simulated) -> None:
     plugin = simulated(S)
     latest = kubelet.events.latest
     kubelet.faults.set("restart", at="Allocate")
@@ -113,7 +114,7 @@ def test_a_restart_in_the_midst_of_a_call(kubelet: MockKubelet, simulated: Simul
     assert [call.rpc for call in plugin.calls].count("ListAndWatch") == 2
 
 
-def test_a_kubelet_that_was_stopped_does_not_come_back(
+def test_away_does_not_start_a_kubelet_that_was_stopped(
     make_mock_kubelet: Callable[..., MockKubelet],
 ) -> None:
     clock = ManualClock()
@@ -128,7 +129,7 @@ def test_a_kubelet_that_was_stopped_does_not_come_back(
     assert own.plugin_socket.exists()
 
 
-def test_a_kubelet_that_was_started_again_meanwhile_goes_on(
+def test_away_does_not_restart_a_kubelet_that_was_started(
     make_mock_kubelet: Callable[..., MockKubelet],
 ) -> None:
     clock = ManualClock()
@@ -142,7 +143,7 @@ def test_a_kubelet_that_was_started_again_meanwhile_goes_on(
     assert own.events.latest == latest
 
 
-def test_no_timer_is_left_of_a_kubelet_that_was_stopped(
+def test_stop_cancels_the_timer_of_away(
     make_mock_kubelet: Callable[..., MockKubelet],
 ) -> None:
     def timers() -> int:
@@ -157,10 +158,10 @@ def test_no_timer_is_left_of_a_kubelet_that_was_stopped(
 
 
 @pytest.mark.parametrize("starts_again", [False, True])
-def test_a_restart_that_comes_after_a_stop_is_none(
+def test_restart_twice_does_not_undo_a_stop(
     make_mock_kubelet: Callable[..., MockKubelet], starts_again: bool
 ) -> None:
-    """Somebody stops the kubelet between the two restarts of a fault, or starts it anew."""
+    """The user stops the kubelet between the two restarts, and perhaps starts it again."""
     own = make_mock_kubelet()
     own.admit(pod("one", 0))
 
@@ -185,10 +186,10 @@ def test_a_restart_that_comes_after_a_stop_is_none(
     assert kinds.count(EventKind.STOPPED) == 2
 
 
-def test_up_to_1_24_the_plugin_has_its_answer_before(
+def test_restart_between_register_and_first_list_up_to_1_24(
     make_mock_kubelet: Callable[..., MockKubelet],
 ) -> None:
-    """A restart between Register and the first list, where Register does not wait."""
+    """In these versions Register returns before the plugin is dialed."""
     own = make_mock_kubelet(Settings(kubelet_version="1.24", durability="process"))
     latest = own.events.latest
     own.faults.set("restart", at="registered", keep_sockets=True)
@@ -198,8 +199,8 @@ def test_up_to_1_24_the_plugin_has_its_answer_before(
         assert plugin.streams == 0
 
 
-def test_the_checkpoint_is_lost_at_the_restart(kubelet: MockKubelet, simulated: Simulated) -> None:
-    """The plugin is asked to allocate again what the pod holds already."""
+def test_lose_checkpoint_loses_allocations(kubelet: MockKubelet, simulated: Simulated) -> None:
+    """The kubelet calls Allocate again for a pod that has its devices."""
     plugin = simulated(S)
     kubelet.admit(pod("one", 1, S, uid="one"))
     kubelet.faults.set("lose-checkpoint", times=1)
@@ -213,12 +214,27 @@ def test_the_checkpoint_is_lost_at_the_restart(kubelet: MockKubelet, simulated: 
     assert [call.rpc for call in plugin.calls].count("Allocate") == 2
 
 
-def test_a_checkpoint_that_is_not_there_cannot_be_lost(
-    make_mock_kubelet: Callable[..., MockKubelet],
+def test_truncate_checkpoint_damages_the_file(kubelet: MockKubelet, simulated: Simulated) -> None:
+    """The kubelet notices the damage, sets the file aside and starts without allocations."""
+    simulated(S)
+    kubelet.admit(pod("one", 1, S, uid="one"))
+    whole = kubelet.checkpoint_path.read_bytes()
+    kubelet.faults.set("truncate-checkpoint", times=1)
+    latest = kubelet.events.latest
+    kubelet.restart()
+    event = kubelet.wait_for_event(EventKind.CHECKPOINT_SET_ASIDE, after=latest)
+    aside = event.message.partition("set aside as ")[2].partition(",")[0]
+    assert Path(aside).read_bytes() == whole[: len(whole) // 2]
+    assert kubelet.devices("one") == {}
+
+
+@pytest.mark.parametrize("kind", ["lose-checkpoint", "truncate-checkpoint"])
+def test_checkpoint_faults_need_no_checkpoint(
+    make_mock_kubelet: Callable[..., MockKubelet], kind: str
 ) -> None:
     own = make_mock_kubelet(start=False)
-    own.faults.set("lose-checkpoint")
+    own.faults.set(kind)
     own.start()
     assert own.is_serving
     (fired,) = own.events.recent(EventKind.FAULT)
-    assert fired.message == "injected: lose-checkpoint"
+    assert fired.message == f"injected: {kind}"

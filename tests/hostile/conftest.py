@@ -1,4 +1,4 @@
-"""What the tests of faults share: a root, a kubelet, and that nothing is left over."""
+"""Fixtures of these tests: a root, a kubelet, and a check that nothing is left over."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ from tests.hostile import hostile, residue
 Start = Callable[..., MockKubelet]
 
 PATIENT = Settings(pod_resources_qps=None)
-"""With the kubelet's own deadlines: no test fails because the machine is busy."""
+"""The kubelet's own deadlines, so that no test fails because the machine is busy."""
 
 IMPATIENT = attrs.evolve(PATIENT, dial_timeout=0.3, options_timeout=0.3)
-"""Short deadlines of dialing and of options, which the plugin does not meet anyway."""
+"""Short deadlines for dialing and for options: only where no plugin is to be registered."""
 
 impatient = pytest.mark.parametrize("settings", [IMPATIENT], ids=["impatient"])
-"""For tests in which something never gets an answer."""
-
+"""For tests in which a call never gets a response."""
 
 several = pytest.mark.parametrize(
     "settings", [attrs.evolve(PATIENT, kubelet_version="1.37")], ids=["1.37"]
 )
-"""For tests of several plugins that serve one resource at a time."""
+"""For tests of several plugins of one resource."""
 
 
 @pytest.fixture(scope="session")
 def _warm() -> None:
-    """gRPC opens what it keeps for good with its first server and channel."""
+    """Start a server and a channel once: gRPC never closes some of what these open."""
     root = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
     with MockKubelet(root) as kubelet, hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
@@ -49,8 +48,10 @@ def _warm() -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_left(_warm: None) -> Iterator[residue.Residue]:
-    """Every test must give back its threads and descriptors. What other tests of this process
-    keep for each other is neither used nor added to."""
+    """Fail a test that leaves threads or descriptors.
+
+    The pools of idle observers and loops, which other tests share, are replaced meanwhile.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(watch, "observers", IdlePool(0, watch._end))
         patched.setattr(event_loop, "loops", IdlePool(0, event_loop._end))
@@ -61,7 +62,7 @@ def nothing_left(_warm: None) -> Iterator[residue.Residue]:
 
 @pytest.fixture
 def root(nothing_left: residue.Residue) -> Iterator[Path]:
-    """A directory short enough for sockets, gone afterwards."""
+    """A directory whose path is short enough for sockets; removed afterwards."""
     path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
     yield path
     shutil.rmtree(path)
@@ -69,8 +70,10 @@ def root(nothing_left: residue.Residue) -> Iterator[Path]:
 
 @pytest.fixture
 def start(root: Path) -> Iterator[Start]:
-    """Start kubelets, on ``root`` unless told otherwise; they stop with the test, and what
-    went wrong on their threads fails it."""
+    """Start kubelets, by default in ``root``.
+
+    They stop at the end of the test, and errors on their threads fail it.
+    """
     kubelets: list[MockKubelet] = []
     with ExitStack() as stack:
 
@@ -94,7 +97,7 @@ def kubelet(start: Start, settings: Settings) -> MockKubelet:
 
 
 def pod(name: str, count: int = 1, resource: str = hostile.RESOURCE, **metadata: str) -> Any:
-    """A pod of one container that wants ``count`` devices."""
+    """Return a pod with one container that requests ``count`` devices."""
     limits = {resource: count} if count else {}
     return {
         "apiVersion": "v1",

@@ -1,6 +1,6 @@
-"""Peers that do what no plugin should, on raw bytes and raw sockets.
+"""Misbehaving plugins and clients, made of raw bytes and raw sockets.
 
-A directory may hold any of these. All end with their ``with`` block.
+Each is a context manager and ends with its ``with`` block.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ Unary = Callable[[bytes, Context], bytes]
 
 
 def devices(*ids: str, health: str = "Healthy") -> bytes:
-    """A list of devices as it goes over the wire."""
+    """Return a serialized ListAndWatchResponse."""
     message = dp.ListAndWatchResponse(devices=[dp.Device(ID=id_, health=health) for id_ in ids])
     return message.SerializeToString()
 
 
 def until_cancelled(context: Context, *, or_when: threading.Event | None = None) -> None:
-    """Hold a call open until its caller gives it up."""
-    gone = or_when or threading.Event()
-    if context.add_callback(gone.set):
-        gone.wait()
+    """Block until the caller cancels the call, or until ``or_when`` is set."""
+    ended = or_when or threading.Event()
+    if context.add_callback(ended.set):
+        ended.wait()
 
 
 def lists(*messages: bytes, stay: bool = True) -> Lists:
-    """ListAndWatch that sends these, then stays open or ends."""
+    """Return a ListAndWatch handler that sends these messages, then stays open or ends."""
 
     def stream(context: Context) -> Iterator[bytes]:
         yield from messages
@@ -54,13 +54,13 @@ def lists(*messages: bytes, stay: bool = True) -> Lists:
 
 
 def hang(request: bytes, context: Context) -> bytes:
-    """A call that is never answered."""
+    """Handle a call without ever responding."""
     until_cancelled(context)
     return b""
 
 
 def answering(*responses: dp.ContainerAllocateResponse) -> Unary:
-    """Allocate with exactly these responses, however many were asked for."""
+    """Return an Allocate handler that sends exactly these container responses."""
     answer = dp.AllocateResponse(container_responses=responses).SerializeToString()
     return lambda request, context: answer
 
@@ -76,14 +76,14 @@ NO_OPTIONS = constant(b"")
 
 @attrs.define(eq=False)
 class RawPlugin:
-    """A device plugin of raw handlers on one socket; it does not register by itself."""
+    """A device plugin with raw handlers on one socket; it does not register by itself."""
 
     path: Path
     lists: Lists = TWO_DEVICES
     allocate: Unary = ONE_RESPONSE
     options: Unary = NO_OPTIONS
     info: Unary | None = None
-    """With it the socket also speaks the plugin watcher's protocol."""
+    """Handler of GetInfo; with it, the socket also serves the plugin watcher's protocol."""
     notify: Unary = NO_OPTIONS
     workers: int = 16
     allocations: list[tuple[str, ...]] = attrs.field(factory=list)
@@ -144,7 +144,7 @@ def _service(method: str) -> str:
 
 @contextlib.contextmanager
 def raw_socket(path: Path, answer: bytes = b"") -> Iterator[None]:
-    """A socket that accepts everybody and says nothing, or always the same bytes."""
+    """Serve a socket that accepts every connection and sends nothing, or always ``answer``."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
         listening.listen(16)
@@ -171,8 +171,11 @@ def _accept(listening: socket.socket, answer: bytes) -> None:
 
 @contextlib.contextmanager
 def slow_relay(path: Path, to: Path, seconds: float) -> Iterator[None]:
-    """A socket in front of another one. The first connection is served at once; each later
-    one hears nothing for so long, as from a server that gets no processor."""
+    """Serve a socket that relays to another one.
+
+    The first connection is relayed at once. On each later one, responses are delayed by
+    ``seconds``, as by a server that gets little CPU time.
+    """
     ended = threading.Event()
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -221,7 +224,11 @@ class Registry:
     """One plugin's connection to the kubelet's Registration service."""
 
     def __init__(self, kubelet_socket: Path) -> None:
-        self._channel = grpc.insecure_channel(sockets.target(kubelet_socket))
+        # With the options of a plugin: without them, grpc would share the connection with other
+        # channels of this process, and with it one that has just been cut.
+        self._channel = grpc.insecure_channel(
+            sockets.target(kubelet_socket), sockets.CHANNEL_OPTIONS
+        )
         self._stub = dp_grpc.RegistrationStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -233,7 +240,7 @@ class Registry:
     def register(
         self, endpoint: str, resource: str = RESOURCE, version: str = "v1beta1"
     ) -> str | None:
-        """None if it was taken, else the rejection, whose code must be UNKNOWN."""
+        """Return None if the plugin was registered, else the rejection (code UNKNOWN)."""
         request = dp.RegisterRequest(version=version, endpoint=endpoint, resource_name=resource)
         try:
             self._stub.Register(request, timeout=20)
@@ -247,13 +254,13 @@ class Registry:
 def register(
     kubelet_socket: Path, endpoint: str, resource: str = RESOURCE, version: str = "v1beta1"
 ) -> str | None:
-    """Register once, on a connection of its own."""
+    """Register once, on a new connection."""
     with Registry(kubelet_socket) as registry:
         return registry.register(endpoint, resource, version)
 
 
 def closed_window(message: dp.RegisterRequest) -> bytes:
-    """A Register call as HTTP/2 frames, of a client whose initial window is 0."""
+    """Return a Register call as HTTP/2 frames, from a client whose initial window is 0."""
     headers = {
         ":method": "POST",
         ":scheme": "http",

@@ -1,4 +1,4 @@
-"""What is left over: threads, descriptors and connections of this process."""
+"""Leaks: threads, descriptors and connections of this process."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ import psutil
 DEADLINE = 10.0
 _CACHED = {"anon_inode:[eventfd]", "anon_inode:[eventpoll]"}
 _CACHE = 8
-"""gRPC keeps as many of these as it once needed at a time, for good."""
+"""gRPC never closes these; it keeps as many as it once needed at a time."""
 
 
 def eventually(condition: Callable[[], bool], timeout: float = DEADLINE) -> bool:
-    """Whether the condition holds within the time. For what the operating system or gRPC's
-    own threads do, which nobody announces."""
+    """Return True if the condition holds within the timeout.
+
+    For effects of the operating system and of gRPC's threads, for which there is no event.
+    """
     pause = threading.Event()
     for _ in range(int(timeout / 0.01)):
         if condition():
@@ -32,7 +34,7 @@ def eventually(condition: Callable[[], bool], timeout: float = DEADLINE) -> bool
 
 @attrs.frozen
 class Residue:
-    """What this process holds: names of Python threads, kinds of descriptors."""
+    """Names of the Python threads and kinds of the descriptors of this process."""
 
     threads: Counter[str]
     descriptors: Counter[str]
@@ -42,8 +44,10 @@ class Residue:
         return cls(Counter(map(_name, threading.enumerate())), Counter(map(_kind, _links())))
 
     def surplus(self, before: Residue, ignoring: tuple[str, ...] = ()) -> str:
-        """What is here and was not then; empty if nothing. ``ignoring``: how the names of
-        threads begin that do not count."""
+        """Describe what has been added since ``before``; empty if nothing has.
+
+        Threads whose names begin with one of ``ignoring`` do not count.
+        """
         threads = self.threads - before.threads
         threads = Counter({n: k for n, k in threads.items() if not n.startswith(ignoring)})
         descriptors = self.descriptors - before.descriptors
@@ -54,7 +58,7 @@ class Residue:
 
 
 def assert_back_to(before: Residue, timeout: float = DEADLINE) -> None:
-    """Fail unless everything that came since ``before`` goes away."""
+    """Fail unless everything that was added since ``before`` is released."""
 
     def nothing() -> bool:
         return not Residue.now().surplus(before)
@@ -66,8 +70,8 @@ def assert_back_to(before: Residue, timeout: float = DEADLINE) -> None:
 
 
 def connections(under: Path) -> int:
-    """How many descriptors of this process are unix sockets bound to or accepted on paths
-    under a directory; a connection has one end there."""
+    """Count the unix sockets of this process that are bound to, or accepted on, a path in a
+    directory. A connection counts once."""
     return sum(
         str(each.laddr or "").startswith(f"{under}/")
         for each in psutil.Process().net_connections("unix")
@@ -75,18 +79,18 @@ def connections(under: Path) -> int:
 
 
 def deleted(directory: Path) -> list[str]:
-    """The files of a directory that are removed or replaced, and that this process still holds."""
+    """Return the removed or replaced files of a directory that this process still has open."""
     return [link for link in _links() if link.startswith(f"{directory}/") and "(deleted)" in link]
 
 
 def _name(thread: threading.Thread) -> str:
-    return re.sub(r"-\d+", "", thread.name)  # Thread-17 (_serve): its number says nothing
+    return re.sub(r"-\d+", "", thread.name)  # without numbers, as in Thread-17 (_serve)
 
 
 def _links() -> list[str]:
     links = []
     for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the listing's own, gone by now
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
             links.append(str(descriptor.readlink()))
     return links
 

@@ -1,17 +1,17 @@
-"""Allocations that fail, hang or are cut short, and what goes on at the same time.
+"""Allocations that fail, hang or are interrupted, and what happens at the same time.
 
 | fault | test |
 |---|---|
-| Allocate with no responses, garbage, an error, too large | test_an_answer_that_is_none |
-| with too many responses | test_too_many_responses |
-| after a long time, the kubelet's deadline being none | test_a_slow_answer |
-| never, with a deadline | test_an_answer_that_never_comes |
-| never, while the kubelet stops or restarts | test_stop_while_a_plugin_hangs |
-| a plugin killed during Allocate | test_a_plugin_killed_during_allocate |
-| a plugin that leaves or is replaced during Allocate | test_a_plugin_that_leaves_during_allocate |
-| a pod terminated during its admission | test_a_pod_terminated_during_its_admission |
-| List during Allocate (Q18) | test_lists_during_allocations |
-"""
+| Allocate with no responses, garbage, an error, too large | test_invalid_response_rejects_the_pod |
+| with too many responses | test_first_of_too_many_responses_is_used |
+| after a long time, without a deadline | test_slow_response_delays_only_its_pod |
+| never, with a deadline | test_missing_response_rejects_the_pod_after_the_deadline |
+| never, while the kubelet stops or restarts | test_stop_cancels_an_allocation_in_progress |
+| a plugin killed during Allocate | test_plugin_killed_during_allocate_rejects_the_pod |
+| a plugin that disconnects or is replaced during Allocate | test_plugin_disconnected_during_allocate_rejects_the_pod |
+| a pod terminated during its admission | test_pod_terminated_during_its_admission_is_rejected |
+| List during Allocate (Q18) | test_lists_are_consistent_during_allocations |
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def plugin(
 
 @attrs.define(eq=False)
 class Gate:
-    """An Allocate that waits until it is opened, or its caller gives up."""
+    """An Allocate handler that waits until it is opened or its caller cancels."""
 
-    asked: threading.Event = attrs.field(factory=threading.Event)
+    called: threading.Event = attrs.field(factory=threading.Event)
     opened: threading.Event = attrs.field(factory=threading.Event)
 
     def allocate(self, request: bytes, context: hostile.Context) -> bytes:
-        self.asked.set()
+        self.called.set()
         hostile.until_cancelled(context, or_when=self.opened)
         return hostile.ONE_RESPONSE(request, context)
 
@@ -75,7 +75,7 @@ def failing(request: bytes, context: hostile.Context) -> bytes:
 
 
 def crashing(request: bytes, context: hostile.Context) -> bytes:
-    raise RuntimeError("a bug of the plugin")
+    raise RuntimeError("a bug in the plugin")
 
 
 HUGE = dp.ContainerAllocateResponse(envs={"x": "y" * (5 << 20)})
@@ -94,10 +94,10 @@ HUGE = dp.ContainerAllocateResponse(envs={"x": "y" * (5 << 20)})
         (hostile.answering(HUGE), "rpc error: code = ResourceExhausted desc = "),
     ],
 )
-def test_an_answer_that_is_none(
+def test_invalid_response_rejects_the_pod(
     kubelet: MockKubelet, allocate: hostile.Unary, expected: str
 ) -> None:
-    """Rejected with the kubelet's text; no device stays in use (Q4)."""
+    """The pod is rejected with the kubelet's text, and no device stays in use (Q4)."""
     with plugin(kubelet, allocate) as raw:
         for number in range(3):
             rejected = kubelet.admit(pod(f"p{number}", 2, uid=f"p{number}"))
@@ -112,16 +112,16 @@ def test_an_answer_that_is_none(
         kubelet.manager.self_check()
 
 
-def test_too_many_responses(kubelet: MockKubelet) -> None:
-    """The first counts, as with the kubelet."""
+def test_first_of_too_many_responses_is_used(kubelet: MockKubelet) -> None:
+    """The first one is used, as by the kubelet."""
     responses = [dp.ContainerAllocateResponse(envs={"N": str(n)}) for n in range(3)]
     with plugin(kubelet, hostile.answering(*responses)):
         admission = kubelet.admit(pod("a", 2))
         assert admission.containers["main"].run_options.envs == {"N": "0"}
 
 
-def test_a_slow_answer(start: Start) -> None:
-    """Whoever waits for a plugin keeps nobody else waiting, and gets its devices at last."""
+def test_slow_response_delays_only_its_pod(start: Start) -> None:
+    """Other pods and clients do not wait, and the pod gets its devices in the end."""
     kubelet = start()
     gate = Gate()
     with (
@@ -131,10 +131,10 @@ def test_a_slow_answer(start: Start) -> None:
         ThreadPoolExecutor(1) as pool,
     ):
         slow = pool.submit(kubelet.admit, pod("slow", 2, uid="slow"))
-        assert gate.asked.wait(10)
+        assert gate.called.wait(10)
         assert kubelet.admit(pod("quick", 1, "example.com/other")).admitted
         assert kubelet.allocatable() == {R: 2, "example.com/other": 2}
-        # The kubelet knows a pod before it admits it: named, with no devices yet.
+        # The kubelet lists a pod before it is admitted, without devices.
         listed = {each.name: each.containers[0].devices for each in client.list()}
         assert listed["slow"] == () and len(listed["quick"]) == 1
         assert "Available: 0" in kubelet.admit(pod("late", 1)).message
@@ -145,35 +145,35 @@ def test_a_slow_answer(start: Start) -> None:
         assert slow.result(10).containers["main"].devices == {R: ["d0", "d1"]}
 
 
-def test_an_answer_that_never_comes(start: Start) -> None:
+def test_missing_response_rejects_the_pod_after_the_deadline(start: Start) -> None:
     kubelet = start(attrs.evolve(PATIENT, allocate_timeout=1.0))
     with plugin(kubelet, hostile.hang) as raw:
         rejected = kubelet.admit(pod("a", 2))
         assert "rpc error: code = DeadlineExceeded desc = " in rejected.message
         assert kubelet.devices(rejected.uid) == {}
         raw.allocate = hostile.ONE_RESPONSE
-        # On a busy machine a good answer may take longer than this deadline, too.
+        # On a busy machine even this response can miss the deadline.
         kubelet.wait_for(lambda: kubelet.admit(pod("b", 2)).admitted, 30)
 
 
-# -- ends in the middle -----------------------------------------------------------------------
+# -- interruptions -----------------------------------------------------------------------
 
 
 def in_background(action: Callable[[], object]) -> None:
     thread = threading.Thread(target=action)
     thread.start()
     thread.join(15)
-    assert not thread.is_alive(), f"{action} waits for the plugin"
+    assert not thread.is_alive(), f"{action} is blocked by the plugin"
 
 
 @pytest.mark.parametrize("how", ["stop", "restart", "reboot"])
-def test_stop_while_a_plugin_hangs(start: Start, how: str) -> None:
-    """The kubelet does not wait, the admission is answered, and nothing is half done."""
+def test_stop_cancels_an_allocation_in_progress(start: Start, how: str) -> None:
+    """The kubelet does not wait, and the pod is rejected without a trace."""
     kubelet = start()
     gate = Gate()
     with plugin(kubelet, gate.allocate) as raw, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(kubelet.admit, pod("a", 2, uid="a"))
-        assert gate.asked.wait(10)
+        assert gate.called.wait(10)
         in_background(getattr(kubelet, how))
         assert not answer.result(10).admitted
         assert "rpc error: code = Canceled" in answer.result().message
@@ -193,7 +193,7 @@ from tests.hostile import hostile
 directory = Path(sys.argv[1])
 
 def allocate(request, context):
-    print("asked", flush=True)
+    print("called", flush=True)
     hostile.until_cancelled(context)
     return b""
 
@@ -203,8 +203,8 @@ with hostile.RawPlugin(directory / "p.sock", allocate=allocate):
 """
 
 
-def test_a_plugin_killed_during_allocate(kubelet: MockKubelet) -> None:
-    """A process that is gone: rejected at once, seen by an event, and well when it is back."""
+def test_plugin_killed_during_allocate_rejects_the_pod(kubelet: MockKubelet) -> None:
+    """The pod is rejected at once, an event is published, and the plugin can come back."""
     with (
         subprocess.Popen(
             [sys.executable, "-c", IN_A_PROCESS, kubelet.plugin_dir],
@@ -218,7 +218,7 @@ def test_a_plugin_killed_during_allocate(kubelet: MockKubelet) -> None:
         try:
             kubelet.wait_for_resource(R, 2, timeout=40)
             answer: Future[Admission] = pool.submit(kubelet.admit, pod("a", 2, uid="a"))
-            assert hung.stdout is not None and hung.stdout.readline() == "asked\n"
+            assert hung.stdout is not None and hung.stdout.readline() == "called\n"
         finally:
             hung.kill()
         message = answer.result(30).message
@@ -231,13 +231,13 @@ def test_a_plugin_killed_during_allocate(kubelet: MockKubelet) -> None:
 
 
 @pytest.mark.parametrize("successor", [False, True])
-def test_a_plugin_that_leaves_during_allocate(start: Start, successor: bool) -> None:
-    """Its devices are gone with it, or were asked of the wrong one: rejected, not recorded."""
+def test_plugin_disconnected_during_allocate_rejects_the_pod(start: Start, successor: bool) -> None:
+    """Its devices are gone, or the call went to the wrong plugin: the pod is rejected."""
     kubelet = start()
     gate = Gate()
     with plugin(kubelet, gate.allocate) as raw, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(kubelet.admit, pod("a", 2, uid="a"))
-        assert gate.asked.wait(10)
+        assert gate.called.wait(10)
         if successor:
             assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         else:
@@ -250,13 +250,13 @@ def test_a_plugin_that_leaves_during_allocate(start: Start, successor: bool) -> 
 
 
 @pytest.mark.parametrize("another", [False, True])
-def test_a_pod_terminated_during_its_admission(start: Start, another: bool) -> None:
-    """Its devices are free afterwards, whatever the admission says."""
+def test_pod_terminated_during_its_admission_is_rejected(start: Start, another: bool) -> None:
+    """Its devices are free afterwards."""
     kubelet = start()
     gate = Gate()
     with plugin(kubelet, gate.allocate), ThreadPoolExecutor(1) as pool:
         answer = pool.submit(kubelet.admit, pod("a", 2, uid="a"))
-        assert gate.asked.wait(10)
+        assert gate.called.wait(10)
         kubelet.terminate("a")
         gate.opened.set()
         assert not answer.result(10).admitted
@@ -268,12 +268,14 @@ def test_a_pod_terminated_during_its_admission(start: Start, another: bool) -> N
         kubelet.manager.self_check()
 
 
-# -- at the same time ---------------------------------------------------------------------------
+# -- concurrency ---------------------------------------------------------------------------
 
 
-def test_lists_during_allocations(start: Start) -> None:
-    """Four threads admit and terminate, three list, one restarts its plugin: every answer
-    is whole and no device is shown twice (Q18)."""
+def test_lists_are_consistent_during_allocations(start: Start) -> None:
+    """Four threads admit and terminate pods, three list, one re-registers its plugin.
+
+    Every response is consistent, and no device is listed twice (Q18).
+    """
     kubelet = start()
     over = threading.Event()
 
@@ -289,14 +291,14 @@ def test_lists_during_allocations(start: Start) -> None:
         answers = 0
         with PodResourcesClient(kubelet.pod_resources_socket) as client:
             while not over.is_set():
-                held = Counter(
+                listed = Counter(
                     id_
                     for each in client.list()
                     for container in each.containers
                     for devices in container.devices
                     for id_ in devices.device_ids
                 )
-                assert not held or max(held.values()) == 1
+                assert not listed or max(listed.values()) == 1
                 allocatable = client.get_allocatable()
                 assert sum(len(each.device_ids) for each in allocatable.devices) in (0, 10)
                 answers += 1
@@ -308,12 +310,12 @@ def test_lists_during_allocations(start: Start) -> None:
 
     with plugin(kubelet, count=10), ThreadPoolExecutor(8) as pool:
         readers = [pool.submit(listing) for _ in range(3)]
-        again = pool.submit(registering)
+        registrations = pool.submit(registering)
         try:
             assert sum(pool.map(pods, range(4))) == 120
         finally:
             over.set()
         assert all(each.result(10) for each in readers)
-        again.result(10)
+        registrations.result(10)
         kubelet.manager.self_check()
         assert kubelet.manager.pods() == frozenset()

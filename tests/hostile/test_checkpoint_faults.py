@@ -2,18 +2,18 @@
 
 | fault | test |
 |---|---|
-| truncated, bit-flipped, wrong checksum, empty, no JSON | test_a_bad_checkpoint_is_set_aside |
-| a directory, a pipe, a link to nothing in its place | test_what_is_no_file_is_left_alone |
-| unreadable for good | test_a_checkpoint_that_cannot_be_read_is_left_alone |
-| unreadable for a moment | test_a_read_that_fails_once_is_tried_again |
-| gigabytes of nothing | test_a_huge_sparse_checkpoint_is_rejected_at_once |
-| Q21: what was set aside outlives later starts | test_a_bad_checkpoint_is_set_aside |
-| well-formed and senseless: two holders, responses that are none | test_a_checkpoint_nobody_would_write |
-| disk full | test_a_full_disk |
-| read-only | test_a_disk_that_turns_read_only |
-| file size limit | test_a_file_size_limit |
-| a store that fails in the middle of many admissions | test_failing_writes_among_many_admissions |
-"""  # noqa: E501
+| truncated, bit-flipped, wrong checksum, empty, not JSON | test_invalid_checkpoint_is_set_aside |
+| a directory, a pipe or a dangling link in its place | test_non_regular_file_prevents_the_start |
+| permanently unreadable | test_unreadable_checkpoint_prevents_the_start |
+| temporarily unreadable | test_failed_read_is_retried |
+| a sparse file of a gigabyte | test_huge_sparse_checkpoint_is_rejected_at_once |
+| Q21: a file that was set aside survives later starts | test_invalid_checkpoint_is_set_aside |
+| valid checksum, inconsistent contents | test_inconsistent_checkpoint_affects_only_its_pods |
+| disk full | test_full_disk_rejects_pods |
+| read-only | test_read_only_disk_rejects_pods |
+| file size limit | test_file_size_limit_rejects_pods |
+| a store that fails during many admissions | test_failing_writes_during_many_admissions |
+"""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RESOURCE = hostile.RESOURCE
 
 
 def one_pod(root: Path, start: Start) -> tuple[Path, bytes]:
-    """The checkpoint of a kubelet that stopped while a pod held a device."""
+    """Return path and contents of the checkpoint of a stopped kubelet with one pod and device."""
     kubelet = start()
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
@@ -72,38 +72,36 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "bit flipped": flipped,
     "wrong checksum": wrong_checksum,
     "empty": lambda data: b"",
-    "no JSON": lambda data: b"\0\xff" * 100,
+    "not JSON": lambda data: b"\0\xff" * 100,
     "another kind of JSON": lambda data: b'["Data", 1]',
 }
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_bad_checkpoint_is_set_aside(root: Path, start: Start, how: str) -> None:
+def test_invalid_checkpoint_is_set_aside(root: Path, start: Start, how: str) -> None:
     path, data = one_pod(root, start)
     broken = BROKEN[how](data)
     path.write_bytes(broken)
-    for life in range(3):
+    for starts in range(3):
         kubelet = start()
         aside = path.with_name(path.name + ".corrupt-1")
         assert aside.read_bytes() == broken
         events = kubelet.events.recent(EventKind.CHECKPOINT_SET_ASIDE)
-        assert [event.message.count("\n") for event in events] == ([0] if not life else [])
-        done = f"; set aside as {aside}, starting afresh"
+        assert [event.message.count("\n") for event in events] == ([0] if not starts else [])
+        done = f"; set aside as {aside}, starting without it"
         assert all(event.message.endswith(done) and event.is_warning for event in events)
-        assert not any("move it away" in event.message for event in events)  # it was moved
+        assert not any("move it away" in event.message for event in events)  # that has been done
         with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
             assert hostile.register(kubelet.plugin_socket, "p.sock") is None
             kubelet.wait_for_resource(RESOURCE, 2)
-            assert kubelet.admit(pod("b", 2, uid="uid-b")).admitted  # a fresh start
+            assert kubelet.admit(pod("b", 2, uid="uid-b")).admitted  # nothing is allocated any more
             kubelet.stop()
         checkpoint.verify(path)
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_start_without_a_checkpoint_tells_the_node_of_no_devices(
-    start: Start, lost: bool
-) -> None:
-    """Also where there was one that is set aside (``ShouldResetExtendedResourceCapacity``)."""
+def test_start_without_checkpoint_resets_node_capacity(start: Start, lost: bool) -> None:
+    """So does one that is set aside (``ShouldResetExtendedResourceCapacity``)."""
     kubelet = start()
     with plugin(kubelet, 2):
         assert kubelet.node_status().capacity == {RESOURCE: 2}
@@ -116,7 +114,7 @@ def test_a_start_without_a_checkpoint_tells_the_node_of_no_devices(
     assert kubelet.node_status().capacity == kubelet.node_status().allocatable == {RESOURCE: 0}
 
 
-def test_every_bad_file_gets_a_name_of_its_own(root: Path, start: Start) -> None:
+def test_every_invalid_file_is_set_aside_under_a_new_name(root: Path, start: Start) -> None:
     path, _ = one_pod(root, start)
     for number in range(1, 4):
         path.write_text(f"broken {number}")
@@ -124,16 +122,16 @@ def test_every_bad_file_gets_a_name_of_its_own(root: Path, start: Start) -> None
         assert path.with_name(f"{path.name}.corrupt-{number}").read_text() == f"broken {number}"
 
 
-@pytest.mark.parametrize("kind", ["directory", "pipe", "full directory", "link", "link round"])
-def test_what_is_no_file_is_left_alone(root: Path, start: Start, kind: str) -> None:
-    """It was not read, so nobody knows that it is wrong: the kubelet does not start."""
+@pytest.mark.parametrize("kind", ["directory", "pipe", "full directory", "link", "loop"])
+def test_non_regular_file_prevents_the_start(root: Path, start: Start, kind: str) -> None:
+    """It was not read, so it may be valid: the kubelet does not start."""
     path, data = one_pod(root, start)
     path.rename(root / "mounted elsewhere")
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "link":
         path.symlink_to(root / "not mounted")
-    elif kind == "link round":
+    elif kind == "loop":
         path.symlink_to(path)
     else:
         path.mkdir()
@@ -157,10 +155,10 @@ FAILURES = [errno.EIO, errno.EACCES, errno.EMFILE, errno.ENFILE, errno.ENOMEM]
 
 @pytest.mark.parametrize("code", FAILURES)
 @pytest.mark.parametrize("step", ["open", "read"])
-def test_a_checkpoint_that_cannot_be_read_is_left_alone(
+def test_unreadable_checkpoint_prevents_the_start(
     root: Path, start: Start, monkeypatch: pytest.MonkeyPatch, step: str, code: int
 ) -> None:
-    """Root reads everything, so the system has to fail: nothing is lost."""
+    """Nothing is lost. Errors are injected, because root can read every file."""
     path, data = one_pod(root, start)
     with monkeypatch.context() as patch:
         fail(patch, step, code, times=10**6)
@@ -172,7 +170,7 @@ def test_a_checkpoint_that_cannot_be_read_is_left_alone(
 
 
 @pytest.mark.parametrize("step", ["open", "read"])
-def test_a_read_that_fails_once_is_tried_again(
+def test_failed_read_is_retried(
     root: Path, start: Start, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     one_pod(root, start)
@@ -182,7 +180,7 @@ def test_a_read_that_fails_once_is_tried_again(
     assert kubelet.devices("uid-a") == {"main": {RESOURCE: ["d0"]}}
 
 
-def test_with_the_references_defect_an_unreadable_checkpoint_stays_and_is_replaced(
+def test_quirk_q21_starts_with_an_unreadable_checkpoint(
     root: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, data = one_pod(root, start)
@@ -195,7 +193,7 @@ def test_with_the_references_defect_an_unreadable_checkpoint_stays_and_is_replac
     assert not kubelet.manager.pods()
 
 
-def test_a_huge_sparse_checkpoint_is_rejected_at_once(root: Path, start: Start) -> None:
+def test_huge_sparse_checkpoint_is_rejected_at_once(root: Path, start: Start) -> None:
     path, _ = one_pod(root, start)
     os.truncate(path, 1 << 30)
     with pytest.raises(StartError, match=f"{1 << 30} bytes, more than the {checkpoint.MAX_SIZE}"):
@@ -203,7 +201,7 @@ def test_a_huge_sparse_checkpoint_is_rejected_at_once(root: Path, start: Start) 
     assert path.stat().st_size == 1 << 30
 
 
-def test_a_start_removes_what_a_killed_writer_left(root: Path, start: Start) -> None:
+def test_start_removes_temporary_file_of_a_killed_writer(root: Path, start: Start) -> None:
     path, data = one_pod(root, start)
     leftover = path.with_name(f".{path.name}.tmp-1-0")
     leftover.write_bytes(data[:10])
@@ -212,15 +210,15 @@ def test_a_start_removes_what_a_killed_writer_left(root: Path, start: Start) -> 
 
 
 def fail(patch: pytest.MonkeyPatch, step: str, code: int, times: int) -> None:
-    """The next ``times`` calls that read the checkpoint fail."""
+    """Fail the next ``times`` calls that read the checkpoint."""
     call = getattr(os, step)
-    left = itertools.count(1)
+    calls = itertools.count(1)
 
-    def failing(what: object, *args: Any, **options: Any) -> Any:
-        path = what if step == "open" else _name_of(what)
-        if str(path).endswith(checkpoint.CHECKPOINT_NAME) and next(left) <= times:
+    def failing(target: object, *args: Any, **options: Any) -> Any:
+        path = target if step == "open" else _name_of(target)
+        if str(path).endswith(checkpoint.CHECKPOINT_NAME) and next(calls) <= times:
             raise OSError(code, os.strerror(code))
-        return call(what, *args, **options)
+        return call(target, *args, **options)
 
     patch.setattr(os, step, failing)
 
@@ -233,11 +231,11 @@ def entry(uid: str, *ids: str, response: bytes | None = b"") -> PodDevicesEntry:
     return PodDevicesEntry(uid, "main", RESOURCE, {-1: ids}, response)
 
 
-def test_a_checkpoint_nobody_would_write(root: Path, start: Start) -> None:
-    """Checksum right, contents senseless: the kubelet runs, one line says what is wrong
-    when a container needs what is not there, and other pods are none the worse."""
+def test_inconsistent_checkpoint_affects_only_its_pods(root: Path, start: Start) -> None:
+    """With a valid checksum the kubelet starts. A container that needs a missing response
+    fails with one line, and other pods are not affected."""
     entries = (
-        entry("uid-a", "d0", response=b"\xff\xff no message"),
+        entry("uid-a", "d0", response=b"\xff\xff not a message"),
         entry("uid-b", "d0"),
         entry("uid-c"),
         entry("uid-d", "gone", response=None),
@@ -256,7 +254,7 @@ def test_a_checkpoint_nobody_would_write(root: Path, start: Start) -> None:
         assert kubelet.admit(pod("f", uid="uid-f")).containers["main"].devices == {RESOURCE: ["d1"]}
         kubelet.terminate("uid-a")
         assert kubelet.admit(pod("g", uid="uid-g")).containers["main"].devices == {RESOURCE: ["d2"]}
-        assert not kubelet.admit(pod("h", uid="uid-h")).admitted  # uid-b still holds d0
+        assert not kubelet.admit(pod("h", uid="uid-h")).admitted  # d0 is allocated to uid-b
         kubelet.terminate("uid-b")
         assert kubelet.admit(pod("h", uid="uid-h")).containers["main"].devices == {RESOURCE: ["d0"]}
         kubelet.manager.self_check()
@@ -268,7 +266,7 @@ def test_a_checkpoint_nobody_would_write(root: Path, start: Start) -> None:
 
 @pytest.fixture
 def small_disk(root: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
+    """A file system with 64 KiB."""
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
     at = root / "disk"
@@ -278,7 +276,7 @@ def small_disk(root: Path) -> Iterator[Path]:
     if mounted.returncode:
         pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
     yield at
-    # gRPC closes the sockets of servers on threads of its own: until then the disk is in use.
+    # gRPC closes server sockets on its own threads; until then the disk is in use.
     until = time.monotonic() + 10
     while (unmounted := subprocess.run(["umount", at], capture_output=True)).returncode:
         assert time.monotonic() < until, unmounted.stderr
@@ -297,9 +295,9 @@ def plugin(kubelet: MockKubelet, count: int = 4) -> Iterator[hostile.RawPlugin]:
 def assert_fails_and_recovers(
     kubelet: MockKubelet, breaking: contextlib.AbstractContextManager[object], reason: str
 ) -> None:
-    """While nothing can be written an admission fails, with no trace; then it works."""
+    """Check that an admission without a write is rejected and changes nothing, then works."""
     assert kubelet.admit(pod("a", 2, uid="uid-a")).admitted
-    # A disk that still frees the checkpoint before is neither full nor made read-only.
+    # While the previous checkpoint is being freed, the disk is not full and cannot be remounted.
     assert residue.eventually(lambda: not residue.deleted(kubelet.plugin_dir))
     before = kubelet.checkpoint_path.read_bytes()
     with breaking:
@@ -331,7 +329,7 @@ def filled(disk: Path) -> Iterator[None]:
     ballast.unlink()
 
 
-def test_a_full_disk(small_disk: Path, start: Start) -> None:
+def test_full_disk_rejects_pods(small_disk: Path, start: Start) -> None:
     kubelet = start(at=small_disk)
     with plugin(kubelet):
         assert_fails_and_recovers(kubelet, filled(small_disk), "the disk is full: free some space")
@@ -344,7 +342,7 @@ def read_only(disk: Path) -> Iterator[None]:
     subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
 
 
-def test_a_disk_that_turns_read_only(small_disk: Path, start: Start) -> None:
+def test_read_only_disk_rejects_pods(small_disk: Path, start: Start) -> None:
     kubelet = start(at=small_disk)
     with plugin(kubelet):
         assert_fails_and_recovers(kubelet, read_only(small_disk), "the file system is read-only")
@@ -369,7 +367,7 @@ with MockKubelet(sys.argv[1], PATIENT) as kubelet, plugin(kubelet):
 """
 
 
-def test_a_file_size_limit(root: Path) -> None:
+def test_file_size_limit_rejects_pods(root: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, root],
         capture_output=True,
@@ -380,21 +378,23 @@ def test_a_file_size_limit(root: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_list_that_cannot_be_written_counts_all_the_same(small_disk: Path, start: Start) -> None:
-    """Devices and health keep up with the plugin; the next write brings it all to disk."""
+def test_list_that_cannot_be_written_is_applied(small_disk: Path, start: Start) -> None:
+    """Devices and health follow the plugin; the next successful write stores them."""
     kubelet = start(at=small_disk)
     with filled(small_disk), plugin(kubelet, 300):
         event = kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED, after=0)
         assert "the disk is full" in event.message
         assert kubelet.allocatable() == {RESOURCE: 300}
-        kubelet.stop()  # stopping in trouble is no trouble
+        kubelet.stop()  # does not raise
 
 
-def test_failing_writes_among_many_admissions(
+def test_failing_writes_during_many_admissions(
     root: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every third write fails under eight threads: exactly the admitted pods hold devices,
-    in memory and on disk."""
+    """Every third write fails while eight threads admit pods.
+
+    Exactly the admitted pods have devices, in memory and on disk.
+    """
     kubelet = start()
     write = checkpoint.FileStore.write
     counter = iter(range(10**6))
@@ -418,6 +418,6 @@ def test_failing_writes_among_many_admissions(
         assert len(last) == 1
         for uid in admitted:
             assert kubelet.devices(uid)["main"][RESOURCE] == list(on_disk[uid][-1])
-        held = [id_ for nodes in on_disk.values() for ids in nodes.values() for id_ in ids or ()]
-        assert len(held) == len(set(held))
+        ids = [id_ for nodes in on_disk.values() for each in nodes.values() for id_ in each or ()]
+        assert len(ids) == len(set(ids))
         kubelet.manager.self_check()

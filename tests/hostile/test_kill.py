@@ -1,10 +1,10 @@
-"""A kubelet killed under load keeps its word: the same as ``python -m tools.kill``, shorter.
+"""A kubelet killed under load loses nothing: a short version of ``python -m tools.kill``.
 
 | fault | test |
 |---|---|
-| SIGKILL at random moments under load | test_six_kills |
-| the check itself: lost, changed, doubled, resurrected pods | test_what_is_not_kept_is_noticed |
-"""
+| SIGKILL at random moments under load | test_six_kills_lose_nothing |
+| the check itself: lost, changed, doubled, resurrected pods | test_record_reports_lost_and_duplicate_allocations |
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tools.kill.records import Broken, CrashRecord
 R = "example.com/gpu"
 
 
-def test_six_kills() -> None:
+def test_six_kills_lose_nothing() -> None:
     record = run(6, seed=7)
-    # How many is the machine's doing.
+    # The numbers depend on the machine.
     assert record.answered
     assert record.kept
 
 
-def test_a_kubelet_that_does_not_start_is_an_answer_too(
+def test_kill_reports_a_kubelet_that_does_not_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tools.kill.__main__.RESOURCES", ("example.com/gpu", "other.com/nic"))
@@ -62,7 +62,7 @@ def entry(uid: str, *ids: str) -> PodDevicesEntry:
         ("garbage", "start afresh"),
     ],
 )
-def test_what_is_not_kept_is_noticed(
+def test_record_reports_lost_and_duplicate_allocations(
     tmp_path: Path, entries: list[PodDevicesEntry] | str | None, complaint: str
 ) -> None:
     record = CrashRecord()
@@ -126,7 +126,7 @@ def state(*records: ClaimRecord) -> bytes:
     ],
     ids=range(9),
 )
-def test_what_is_not_kept_of_claims_is_noticed(
+def test_record_reports_lost_and_duplicate_claims(
     tmp_path: Path, data: bytes | None, complaint: str
 ) -> None:
     record = CrashRecord()

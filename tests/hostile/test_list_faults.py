@@ -1,15 +1,15 @@
-"""Lists that no plugin should send, and list streams that break.
+"""Invalid device lists, and ListAndWatch streams that break.
 
 | fault | test |
 |---|---|
-| duplicate ids, empty ids, unknown health, NUMA -5, empty topology | test_a_suspect_list |
-| 100,000 devices | test_a_hundred_thousand_devices |
-| more than 4 MiB (Q11), with the limit raised | test_a_list_over_the_limit |
-| garbage bytes, ids that are no UTF-8 | test_garbage_in_place_of_a_list |
-| 1,000 lists a second | test_a_flood_of_lists |
-| closes or fails mid-list, is silent (Q12) | test_a_stream_that_breaks |
-| NUMA nodes that no machine has, under a policy | test_numa_nodes_no_machine_has |
-"""
+| duplicate ids, empty ids, unknown health, NUMA -5, empty topology | test_suspect_list_is_applied_and_reported |
+| 100,000 devices | test_hundred_thousand_devices_can_be_allocated |
+| more than 4 MiB (Q11), with the limit raised | test_list_over_the_limit_ends_the_stream |
+| garbage bytes, ids that are not UTF-8 | test_garbage_ends_the_stream |
+| 1,000 lists a second | test_pods_are_admitted_during_a_flood_of_lists |
+| the stream ends or fails, sends nothing (Q12) | test_broken_stream_is_reported |
+| NUMA nodes that do not exist, under each policy | test_nonexistent_numa_nodes_do_not_affect_the_kubelet |
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def raw(kubelet: MockKubelet, lists: hostile.Lists) -> Iterator[hostile.RawPlugi
         (ListFault.EMPTY_TOPOLOGY, 5, 5, ""),
     ],
 )
-def test_a_suspect_list(
+def test_suspect_list_is_applied_and_reported(
     kubelet: MockKubelet, fault: ListFault, capacity: int, allocatable: int, complaint: str
 ) -> None:
-    """Taken as the kubelet takes it, and one line says what is odd."""
-    right = hostile.devices("d0", "d1", "d2", "d3")
-    with raw(kubelet, hostile.lists(*faulty_lists(fault, right))):
+    """It is applied as by the kubelet, and an event describes the problem."""
+    valid = hostile.devices("d0", "d1", "d2", "d3")
+    with raw(kubelet, hostile.lists(*faulty_lists(fault, valid))):
         kubelet.wait_for_resource(R, allocatable)
         assert kubelet.capacity() == {R: capacity}
         if complaint:
@@ -79,7 +79,7 @@ def test_a_suspect_list(
         assert not kubelet.events.recent(EventKind.CHECKPOINT_SET_ASIDE)
 
 
-def test_a_hundred_thousand_devices(start: Start) -> None:
+def test_hundred_thousand_devices_can_be_allocated(start: Start) -> None:
     kubelet = start(PATIENT)
     with raw(kubelet, hostile.lists(*faulty_lists(ListFault.HUGE, b""))):
         kubelet.wait_for_resource(R, 100_000, timeout=30)
@@ -88,8 +88,8 @@ def test_a_hundred_thousand_devices(start: Start) -> None:
         assert not kubelet.admit(pod("c", 1)).admitted
 
 
-def test_a_list_over_the_limit(start: Start) -> None:
-    """The kubelet's 4 MiB by default, said clearly; a setting raises it (Q11)."""
+def test_list_over_the_limit_ends_the_stream(start: Start) -> None:
+    """The limit is 4 MiB, as in the kubelet; a setting raises it (Q11)."""
     listed = hostile.lists(hostile.devices("d0", "x" * (4 << 20)))
     kubelet = start()
     with raw(kubelet, listed):
@@ -104,23 +104,23 @@ def test_a_list_over_the_limit(start: Start) -> None:
         assert generous.admit(pod("a")).admitted
 
 
-def test_a_list_that_grows_over_the_limit(kubelet: MockKubelet) -> None:
-    """What was listed before stays known, but nothing of it may be allocated."""
+def test_devices_of_a_list_grown_over_the_limit_are_unhealthy(kubelet: MockKubelet) -> None:
+    """Devices listed before stay known, but cannot be allocated."""
     big = hostile.devices("d0", "x" * (4 << 20))
     with raw(kubelet, hostile.lists(hostile.devices("d0", "d1"), big)):
         kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 2}, {R: 0})
 
 
-NO_UTF8 = b"\x0a\x0e\x0a\x02\xff\xfe\x12\x07Healthy" + b"\x0a\x03"
+NOT_UTF8 = b"\x0a\x0e\x0a\x02\xff\xfe\x12\x07Healthy" + b"\x0a\x03"
 
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"\xff\xff\xff garbage", NO_UTF8[:-2] + b"\0", b"\x0a\x0d\x0a\x02\xff\xfe\x12\x07Healthy"],
+    [b"\xff\xff\xff garbage", NOT_UTF8[:-2] + b"\0", b"\x0a\x0d\x0a\x02\xff\xfe\x12\x07Healthy"],
 )
-def test_garbage_in_place_of_a_list(kubelet: MockKubelet, garbage: bytes) -> None:
-    """The stream is given up with one line; the next registration starts afresh."""
+def test_garbage_ends_the_stream(kubelet: MockKubelet, garbage: bytes) -> None:
+    """The stream is closed with one line; the next registration works."""
     with raw(kubelet, hostile.lists(hostile.devices("d0"), garbage)) as plugin:
         ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert "are not a ListAndWatchResponse" in ended.message
@@ -132,8 +132,8 @@ def test_garbage_in_place_of_a_list(kubelet: MockKubelet, garbage: bytes) -> Non
         assert kubelet.admit(pod("a", 2)).admitted
 
 
-def test_a_flood_of_lists(kubelet: MockKubelet) -> None:
-    """The last device's health changes a thousand times a second: pods come and go."""
+def test_pods_are_admitted_during_a_flood_of_lists(kubelet: MockKubelet) -> None:
+    """The health of the last device changes a thousand times a second."""
     with simulated(kubelet, ListFault.FLOOD):
         kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.DEVICES_UPDATED)) > 50, 20)
         for number in range(20):
@@ -143,7 +143,7 @@ def test_a_flood_of_lists(kubelet: MockKubelet) -> None:
         assert kubelet.capacity() == {R: 4}
 
 
-def test_a_flood_of_equal_lists_changes_nothing(kubelet: MockKubelet) -> None:
+def test_equal_lists_change_nothing(kubelet: MockKubelet) -> None:
     same = [hostile.devices("d0", "d1")] * 5000
     with raw(kubelet, hostile.lists(*same, hostile.devices("d0"))):
         kubelet.wait_for_resource(R, 1)
@@ -154,8 +154,8 @@ def test_a_flood_of_equal_lists_changes_nothing(kubelet: MockKubelet) -> None:
     ("fault", "cause"),
     [(ListFault.CLOSE, "the plugin ended it"), (ListFault.ABORT, "simulated end of the list")],
 )
-def test_a_stream_that_breaks(kubelet: MockKubelet, fault: ListFault, cause: str) -> None:
-    """Seen at once, said in an event (Q12); pods keep what they hold."""
+def test_broken_stream_is_reported(kubelet: MockKubelet, fault: ListFault, cause: str) -> None:
+    """It is noticed at once and published as event (Q12); pods keep their devices."""
     with simulated(kubelet, ListFault.NONE) as plugin:
         kubelet.wait_for_resource(R, 4)
         assert kubelet.admit(pod("a", 2, uid="a")).admitted
@@ -170,14 +170,14 @@ def test_a_stream_that_breaks(kubelet: MockKubelet, fault: ListFault, cause: str
         assert kubelet.admit(pod("b", 2)).admitted
 
 
-def test_a_stream_that_ends_before_its_first_list(kubelet: MockKubelet) -> None:
+def test_stream_that_ends_before_its_first_list(kubelet: MockKubelet) -> None:
     with raw(kubelet, hostile.lists(stay=False)):
         kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 0}, {R: 0})
         assert "no healthy devices present" in kubelet.admit(pod("a")).message
 
 
-def test_a_plugin_that_lists_nothing_ever(kubelet: MockKubelet) -> None:
+def test_plugin_that_never_sends_a_list(kubelet: MockKubelet) -> None:
     with simulated(kubelet, ListFault.SILENT):
         kubelet.wait_for_event(EventKind.REGISTERED, after=0)
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 0}, {R: 0})
@@ -186,8 +186,10 @@ def test_a_plugin_that_lists_nothing_ever(kubelet: MockKubelet) -> None:
 
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
 @pytest.mark.parametrize("node", [-5, -(2**63), 63, 64, 2**40, 2**63 - 1])
-def test_numa_nodes_no_machine_has(start: Start, policy: str, node: int) -> None:
-    """A plugin's nonsense costs it its own devices at most, never the kubelet."""
+def test_nonexistent_numa_nodes_do_not_affect_the_kubelet(
+    start: Start, policy: str, node: int
+) -> None:
+    """They can make the plugin's devices unusable, but do not affect the kubelet."""
     settings = attrs.evolve(PATIENT, topology_policy=policy, numa=NumaTopology.of([0, 1]))
     kubelet = start(settings)
     message = dp.ListAndWatchResponse()

@@ -1,12 +1,12 @@
-"""Manifests that no API server would take, through MockKubelet.admit.
+"""Manifests that an API server would reject, given to MockKubelet.admit.
 
 | fault | test |
 |---|---|
-| not YAML, not a Pod, fractional or negative counts, duplicate names, ... | test_a_bad_manifest |
-| a file that is absent, a directory, binary | test_a_bad_manifest_file |
-| two pods with one UID | test_two_pods_with_one_uid |
-| a resource nobody registered | test_an_unknown_resource |
-"""
+| not YAML, not a Pod, fractional or negative counts, duplicate names, ... | test_invalid_manifest_is_rejected |
+| a missing file, a directory, a binary file | test_invalid_manifest_file_is_rejected |
+| two pods with one UID | test_second_pod_with_the_same_uid_is_rejected |
+| a resource that no plugin has registered | test_unknown_resource_is_a_warning_or_rejection |
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def limits(**resources: Any) -> Any:
     return manifest
 
 
-def twice() -> Any:
+def with_duplicate_names() -> Any:
     manifest = pod("bad")
     manifest["spec"]["containers"] *= 2
     return manifest
 
 
-def also_init() -> Any:
+def with_init_container_of_the_same_name() -> Any:
     manifest = pod("bad")
     manifest["spec"]["initContainers"] = manifest["spec"]["containers"]
     return manifest
@@ -55,12 +55,15 @@ BAD: dict[str, tuple[Any, str]] = {
     "fractional": (limits(limits={R: "1500m"}), "must be an integer"),
     "half": (limits(limits={R: 0.5}), "must be an integer"),
     "negative": (limits(limits={R: -1}), "must be greater than or equal to 0"),
-    "no number": (limits(limits={R: "many"}), "many"),
+    "not a number": (limits(limits={R: "many"}), "many"),
     "requests differ": (limits(limits={R: 1}, requests={R: 2}), "must be equal to"),
     "requests only": (limits(requests={R: 1}), "Limit must be set for non overcommitable"),
     "a native name": (limits(limits={"gpu": 1}), "gpu"),
-    "duplicate names": (twice(), 'Duplicate value: "main"'),
-    "init container of one name": (also_init(), 'Duplicate value: "main"'),
+    "duplicate names": (with_duplicate_names(), 'Duplicate value: "main"'),
+    "init container of the same name": (
+        with_init_container_of_the_same_name(),
+        'Duplicate value: "main"',
+    ),
     "name": (pod("Not_A_Name"), "metadata.name"),
     "uid": (pod("bad", uid="../../etc"), "metadata.uid"),
     "a number": (7, "a manifest is a dict, YAML text, a path or a V1Pod, not"),
@@ -68,8 +71,8 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_manifest(kubelet: MockKubelet, what: str) -> None:
-    """One line that names field and fault; the node does not know the pod."""
+def test_invalid_manifest_is_rejected(kubelet: MockKubelet, what: str) -> None:
+    """The error is one line that names field and problem; the pod is not recorded."""
     source, expected = BAD[what]
     with pytest.raises(ManifestError) as caught:
         kubelet.admit(source)
@@ -78,7 +81,7 @@ def test_a_bad_manifest(kubelet: MockKubelet, what: str) -> None:
     assert kubelet.pods() == {}
 
 
-def test_a_bad_manifest_file(kubelet: MockKubelet, root: Path) -> None:
+def test_invalid_manifest_file_is_rejected(kubelet: MockKubelet, root: Path) -> None:
     binary = root / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
     directory = root / "directory.yaml"
@@ -93,8 +96,8 @@ def test_a_bad_manifest_file(kubelet: MockKubelet, root: Path) -> None:
     assert kubelet.pods() == {}
 
 
-def test_two_pods_with_one_uid(kubelet: MockKubelet) -> None:
-    """The first keeps what it has."""
+def test_second_pod_with_the_same_uid_is_rejected(kubelet: MockKubelet) -> None:
+    """The first keeps its devices."""
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(R, 2)
@@ -112,8 +115,8 @@ def test_two_pods_with_one_uid(kubelet: MockKubelet) -> None:
         assert kubelet.admit(pod("b", uid="one")).admitted
 
 
-def test_an_unknown_resource(start: Start) -> None:
-    """A warning by default; a rejection when strict (Q14)."""
+def test_unknown_resource_is_a_warning_or_rejection(start: Start) -> None:
+    """It is a warning by default, a rejection with ``strict`` (Q14)."""
     kubelet = start()
     assert kubelet.admit(pod("a")).admitted
     event = kubelet.wait_for_event(EventKind.UNKNOWN_RESOURCE, after=0)

@@ -1,26 +1,26 @@
-"""Registrations that must fail, and registrations that must not disturb each other.
+"""Registrations that must fail, and registrations that must not affect each other.
 
 | fault | test |
 |---|---|
-| bad version, bad name, the order of the checks | test_a_rejected_registration |
-| endpoint `../x`, absolute, empty, 300 characters, NUL (Q23) | test_an_endpoint_that_is_no_file_name |
-| the manager does not take it, or fails | test_a_plugin_that_the_manager_does_not_take |
-| an endpoint nobody serves: absent, dead, a file, a path no socket can have | test_an_endpoint_nobody_serves |
-| one that hangs, one that does not speak HTTP/2 | test_a_socket_that_is_no_plugin |
-| one that answers after a while | test_a_plugin_that_gets_little_processor |
-| what it is asked before that | test_what_a_socket_is_asked_before_a_channel_is_opened |
-| GetDevicePluginOptions hangs, fails, sends garbage | test_options_that_fail |
-| no thread is left to dial, or to send the answer | test_a_kubelet_that_has_no_thread_for_an_answer |
-| what a failed one keeps | test_a_registration_that_has_ended_leaves_no_task |
-| 200 registrations in a row | test_two_hundred_registrations |
+| bad version, bad name, the order of the checks | test_invalid_registration_is_rejected |
+| endpoint `../x`, absolute, empty, 300 characters, NUL (Q23) | test_endpoint_must_be_a_file_name |
+| the device manager rejects it, or fails | test_rejection_by_the_manager_closes_the_connection |
+| an endpoint without a server: absent, stale, a file, a path too long for a socket | test_endpoint_without_a_server_is_rejected |
+| a socket that hangs, or does not speak HTTP/2 | test_socket_without_http2_is_rejected |
+| a socket that responds slowly | test_slow_plugin_is_registered |
+| what the kubelet sends to a socket first | test_dialer_sends_an_http2_preface_first |
+| GetDevicePluginOptions hangs, fails, sends garbage | test_failing_options_reject_the_registration |
+| no thread is left to dial, or to send the response | test_response_is_sent_without_a_thread_for_it |
+| memory of failed registrations | test_failed_registration_leaves_no_task |
+| 200 registrations in a row | test_two_hundred_registrations_leak_nothing |
 | 40 failed ones (Q3) | test_failed_registrations_leak_nothing |
-| the late end of an old plugin's stream (Q1) | test_the_late_end_of_an_old_stream |
-| the same socket again (Q2) | test_the_same_socket_again |
-| several plugins for one resource, promotion | test_promotion_without_a_dip |
-| stop while Register dials or asks for options | test_stop_does_not_wait_for_a_plugin |
-| stop under registrations | test_stop_in_a_storm_of_registrations |
-| another server took kubelet.sock over | test_stop_leaves_a_successors_socket |
-| start while it runs | test_a_second_start_is_rejected |
+| the late end of an old plugin's stream (Q1) | test_end_of_an_old_stream_does_not_affect_the_new_plugin |
+| re-registration of the same socket (Q2) | test_reregistration_replaces_the_connection |
+| several plugins of one resource, promotion | test_promotion_keeps_allocatable |
+| stop while Register dials or asks for options | test_stop_does_not_wait_for_a_registration |
+| stop during many registrations | test_stop_during_many_registrations |
+| another server has replaced kubelet.sock | test_stop_does_not_remove_the_socket_of_another_server |
+| start while it runs | test_second_start_is_rejected |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ R = hostile.RESOURCE
 
 
 def assert_rejected(kubelet: MockKubelet, reason: str | None, expected: str) -> None:
-    """The plugin is told, an event tells everybody else, no resource came of it."""
+    """Check that response and event have the reason, and that there is no resource."""
     assert reason is not None
     assert expected in reason
     event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
@@ -75,7 +75,7 @@ def assert_rejected(kubelet: MockKubelet, reason: str | None, expected: str) -> 
         ("v1beta1", "example.com/" + "x" * 64, "is invalid"),
     ],
 )
-def test_a_rejected_registration(
+def test_invalid_registration_is_rejected(
     kubelet: MockKubelet, version: str, resource: str, expected: str
 ) -> None:
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
@@ -93,7 +93,7 @@ def test_a_rejected_registration(
         (ZeroDivisionError("x"), "a bug of the device manager: ZeroDivisionError('x')"),
     ],
 )
-def test_a_plugin_that_the_manager_does_not_take(
+def test_rejection_by_the_manager_closes_the_connection(
     kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch, error: Exception, expected: str
 ) -> None:
     def reject(*_: object) -> None:
@@ -110,7 +110,7 @@ def test_a_plugin_that_the_manager_does_not_take(
                 kubelet.check()
 
 
-def test_what_a_plugin_is_sent(kubelet: MockKubelet) -> None:
+def test_requests_to_a_plugin_are_empty(kubelet: MockKubelet) -> None:
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(R, 2)
@@ -122,7 +122,7 @@ def test_what_a_plugin_is_sent(kubelet: MockKubelet) -> None:
 @pytest.mark.parametrize(
     "endpoint", ["../x", "/tmp/x", "", ".", "..", "a/b", "x" * 300, "nul\0nul", "../p.sock"]
 )
-def test_an_endpoint_that_is_no_file_name(kubelet: MockKubelet, endpoint: str) -> None:
+def test_endpoint_must_be_a_file_name(kubelet: MockKubelet, endpoint: str) -> None:
     with hostile.RawPlugin(kubelet.root / "p.sock") as outside:
         reason = hostile.register(kubelet.plugin_socket, endpoint)
         assert_rejected(kubelet, reason, "failed to dial device plugin: endpoint ")
@@ -131,7 +131,7 @@ def test_an_endpoint_that_is_no_file_name(kubelet: MockKubelet, endpoint: str) -
 
 @impatient
 @pytest.mark.parametrize("what", ["absent", "dead", "file", "directory", "long"])
-def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
+def test_endpoint_without_a_server_is_rejected(kubelet: MockKubelet, what: str) -> None:
     name = "x" * 200 if what == "long" else "p.sock"
     path = kubelet.plugin_dir / name
     if what == "dead":
@@ -151,7 +151,7 @@ def test_an_endpoint_nobody_serves(kubelet: MockKubelet, what: str) -> None:
 
 @impatient
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 1000])
-def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
+def test_socket_without_http2_is_rejected(kubelet: MockKubelet, answer: bytes) -> None:
     with hostile.raw_socket(kubelet.plugin_dir / "p.sock", answer):
         reason = hostile.register(kubelet.plugin_socket, "p.sock")
         assert_rejected(kubelet, reason, "failed to dial device plugin: context deadline exceeded")
@@ -159,7 +159,7 @@ def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None
         assert ("does not speak HTTP/2" if answer else "does not respond") in event.message
 
 
-def test_a_plugin_that_gets_little_processor(kubelet: MockKubelet) -> None:
+def test_slow_plugin_is_registered(kubelet: MockKubelet) -> None:
     path = kubelet.plugin_dir / "p.sock"
     with (
         hostile.RawPlugin(kubelet.root / "slow.sock") as plugin,
@@ -169,7 +169,7 @@ def test_a_plugin_that_gets_little_processor(kubelet: MockKubelet) -> None:
         kubelet.wait_for_resource(R)
 
 
-def test_a_kubelet_that_has_no_thread_for_a_registration(
+def test_registration_without_a_thread_to_dial_is_rejected(
     kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(_: Registrar, task: Coroutine[object, object, object]) -> None:
@@ -181,30 +181,30 @@ def test_a_kubelet_that_has_no_thread_for_a_registration(
     assert rejection == "the kubelet cannot dial: can't start new thread"
 
 
-def test_a_kubelet_that_has_no_thread_for_an_answer(
+def test_response_is_sent_without_a_thread_for_it(
     kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is sent all the same."""
+    """The response is sent on another thread."""
     start = threading.Thread.start
 
-    def none_left(thread: threading.Thread) -> None:
+    def no_thread(thread: threading.Thread) -> None:
         if thread.name == "registration":
             raise RuntimeError("can't start new thread")
         start(thread)
 
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
-        monkeypatch.setattr(threading.Thread, "start", none_left)
+        monkeypatch.setattr(threading.Thread, "start", no_thread)
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         assert residue.eventually(lambda: plugin.streams == 2)
 
 
-def test_a_registration_that_has_ended_leaves_no_task(start: Start) -> None:
-    """Also up to v1.24, when the plugin was connected to after it had its answer."""
+def test_failed_registration_leaves_no_task(start: Start) -> None:
+    """Up to v1.24, the plugin was dialed after Register had returned."""
     kubelet = start(attrs.evolve(IMPATIENT, kubelet_version="1.24"))
 
     def ended() -> int:
-        gc.collect()  # of the others
+        gc.collect()  # tasks that are not referenced any more
         return sum(isinstance(each, asyncio.Task) and each.done() for each in gc.get_objects())
 
     assert hostile.register(kubelet.plugin_socket, "absent.sock") is None
@@ -218,8 +218,8 @@ def test_a_registration_that_has_ended_leaves_no_task(start: Start) -> None:
 
 
 @impatient
-def test_what_a_socket_is_asked_before_a_channel_is_opened(kubelet: MockKubelet) -> None:
-    """A client's HTTP/2 preface with empty settings (RFC 9113, 3.4), and nothing else."""
+def test_dialer_sends_an_http2_preface_first(kubelet: MockKubelet) -> None:
+    """An HTTP/2 client preface with empty settings (RFC 9113, 3.4), and nothing else."""
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(kubelet.plugin_dir / "p.sock"))
         listening.listen()
@@ -248,7 +248,9 @@ def _late(request: bytes, context: hostile.Context) -> bytes:
         (hostile.constant(b"\xff\xff"), "rpc error: code = Internal"),
     ],
 )
-def test_options_that_fail(kubelet: MockKubelet, options: hostile.Unary, expected: str) -> None:
+def test_failing_options_reject_the_registration(
+    kubelet: MockKubelet, options: hostile.Unary, expected: str
+) -> None:
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock", options=options) as plugin:
         reason = hostile.register(kubelet.plugin_socket, "p.sock")
         assert_rejected(kubelet, reason, "failed to get device plugin options: ")
@@ -259,9 +261,13 @@ def test_options_that_fail(kubelet: MockKubelet, options: hostile.Unary, expecte
 # -- many -----------------------------------------------------------------------------------
 
 
-def test_two_hundred_registrations(kubelet: MockKubelet, nothing_left: residue.Residue) -> None:
-    """100 of one socket, 100 of as many sockets whose lists end at once: while kubelet and
-    plugin still run, nothing is left of all but the last."""
+def test_two_hundred_registrations_leak_nothing(
+    kubelet: MockKubelet, nothing_left: residue.Residue
+) -> None:
+    """100 on one socket, then 100 on as many sockets whose streams end at once.
+
+    While kubelet and plugin still run, nothing is left of all but the last.
+    """
     with (
         hostile.RawPlugin(kubelet.plugin_dir / "p.sock", workers=200) as plugin,
         hostile.Registry(kubelet.plugin_socket) as registry,
@@ -282,12 +288,12 @@ def test_two_hundred_registrations(kubelet: MockKubelet, nothing_left: residue.R
         kubelet.wait_for_resource(R, 2)
 
         def settled() -> bool:
-            # The plugin's workers and gRPC's threads are the test's own; that of the checkpoint
-            # begins with its second write.
-            ours = residue.Residue.now().surplus(
+            # Not the threads of the plugin and of gRPC. The thread that frees replaced checkpoint
+            # files starts with the second write.
+            surplus = residue.Residue.now().surplus(
                 before[0], ignoring=("hostile", "registration", "timer", "checkpoint")
             )
-            return not ours and residue.connections(kubelet.root) <= before[1]
+            return not surplus and residue.connections(kubelet.root) <= before[1]
 
         assert residue.eventually(settled), residue.Residue.now().surplus(before[0])
         assert kubelet.admit(pod("a", 2)).admitted
@@ -307,10 +313,10 @@ def test_failed_registrations_leak_nothing(kubelet: MockKubelet) -> None:
             assert registry.register("absent.sock" if number == 0 else "../x") is not None
 
         def settled() -> bool:
-            ours = residue.Residue.now().surplus(
+            surplus = residue.Residue.now().surplus(
                 before[0], ignoring=("hostile", "registration", "timer")
             )
-            return not ours and residue.connections(kubelet.root) <= before[1]
+            return not surplus and residue.connections(kubelet.root) <= before[1]
 
         assert residue.eventually(settled), residue.Residue.now().surplus(before[0])
 
@@ -324,32 +330,32 @@ def newest_has_listed(kubelet: MockKubelet) -> bool:
 
 
 def allocatables(kubelet: MockKubelet) -> list[int]:
-    """What ``allocatable`` says after every event from now on."""
+    """Return a list to which ``allocatable`` is appended after every event from now on."""
     seen: list[int] = []
     manager = kubelet.manager
 
-    def look(_: Event) -> None:
+    def note(_: Event) -> None:
         seen.append(manager.capacity().allocatable.get(R, 0))
 
-    kubelet.events.subscribe(look)
+    kubelet.events.subscribe(note)
     return seen
 
 
-def leaving(*messages: bytes) -> tuple[hostile.Lists, threading.Event]:
-    """A list stream that ends when the event is set."""
-    leave = threading.Event()
+def ending(*messages: bytes) -> tuple[hostile.Lists, threading.Event]:
+    """Return a ListAndWatch handler that ends when the event is set, and the event."""
+    end = threading.Event()
 
     def stream(context: hostile.Context) -> Iterator[bytes]:
         yield from messages
-        hostile.until_cancelled(context, or_when=leave)
+        hostile.until_cancelled(context, or_when=end)
 
-    return stream, leave
+    return stream, end
 
 
 @several
-def test_the_late_end_of_an_old_stream(kubelet: MockKubelet) -> None:
-    """A rolling update: the new plugin is there, then the old one's stream ends (Q1)."""
-    old_lists, leave = leaving(hostile.devices("d0", "d1"))
+def test_end_of_an_old_stream_does_not_affect_the_new_plugin(kubelet: MockKubelet) -> None:
+    """A rolling update: the new plugin registers before the old one's stream ends (Q1)."""
+    old_lists, end = ending(hostile.devices("d0", "d1"))
     with (
         hostile.RawPlugin(kubelet.plugin_dir / "old.sock", lists=old_lists),
         hostile.RawPlugin(kubelet.plugin_dir / "new.sock") as new,
@@ -359,7 +365,7 @@ def test_the_late_end_of_an_old_stream(kubelet: MockKubelet) -> None:
         assert hostile.register(kubelet.plugin_socket, "new.sock") is None
         kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.DEVICES_UPDATED)) == 2)
         seen = allocatables(kubelet)
-        leave.set()
+        end.set()
         ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert "list stream of old.sock ended: the plugin ended it" in ended.message
         assert kubelet.admit(pod("a", 2)).admitted
@@ -368,8 +374,8 @@ def test_the_late_end_of_an_old_stream(kubelet: MockKubelet) -> None:
         assert not kubelet.events.recent(EventKind.PROMOTED)
 
 
-def test_the_same_socket_again(kubelet: MockKubelet) -> None:
-    """Taken every time; the older connection is closed, an event says so (Q2)."""
+def test_reregistration_replaces_the_connection(kubelet: MockKubelet) -> None:
+    """Each registration succeeds, closes the older connection and publishes an event (Q2)."""
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock") as plugin:
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(R, 2)
@@ -384,10 +390,10 @@ def test_the_same_socket_again(kubelet: MockKubelet) -> None:
         assert set(seen) == {2}
 
 
-def test_a_plugin_replaced_on_its_own_path(kubelet: MockKubelet) -> None:
-    """A new process takes the path over and registers before the old one has ended."""
+def test_new_plugin_on_the_same_path_serves(kubelet: MockKubelet) -> None:
+    """A new process takes over the path and registers before the old one has exited."""
     path = kubelet.plugin_dir / "p.sock"
-    old_lists, leave = leaving(hostile.devices("d0"))
+    old_lists, end = ending(hostile.devices("d0"))
     with hostile.RawPlugin(path, lists=old_lists):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(R, 1)
@@ -395,20 +401,20 @@ def test_a_plugin_replaced_on_its_own_path(kubelet: MockKubelet) -> None:
         with hostile.RawPlugin(path) as new:
             assert hostile.register(kubelet.plugin_socket, "p.sock") is None
             kubelet.wait_for_resource(R, 2)
-            leave.set()
+            end.set()
             assert kubelet.admit(pod("a", 2)).admitted
             assert new.allocations == [("d0", "d1")]
             assert not kubelet.events.recent(EventKind.STREAM_ENDED)
 
 
 @several
-def test_promotion_without_a_dip(kubelet: MockKubelet) -> None:
-    """The newest serves; as each leaves the one before is promoted, until none is left."""
+def test_promotion_keeps_allocatable(kubelet: MockKubelet) -> None:
+    """The newest serves. When it disconnects, the one before is promoted."""
     with (
         hostile.RawPlugin(kubelet.plugin_dir / "0.sock") as first,
         hostile.RawPlugin(kubelet.plugin_dir / "1.sock") as second,
     ):
-        third_lists, leave = leaving(hostile.devices("d0", "d1"))
+        third_lists, end = ending(hostile.devices("d0", "d1"))
         with hostile.RawPlugin(kubelet.plugin_dir / "2.sock", lists=third_lists) as third:
             for number in range(3):
                 assert hostile.register(kubelet.plugin_socket, f"{number}.sock") is None
@@ -417,7 +423,7 @@ def test_promotion_without_a_dip(kubelet: MockKubelet) -> None:
                 )
             assert kubelet.admit(pod("a", 1, uid="a")).admitted
             seen = allocatables(kubelet)
-            leave.set()
+            end.set()
             promoted = kubelet.wait_for_event(EventKind.PROMOTED, after=0)
             assert promoted.message == f"{R}: 1.sock serves now"
         second.stop()
@@ -446,17 +452,17 @@ def assert_stops(kubelet: MockKubelet) -> None:
     stopping = threading.Thread(target=kubelet.stop)
     stopping.start()
     stopping.join(10)
-    assert not stopping.is_alive(), "stop waits for something"
+    assert not stopping.is_alive(), "stop blocks"
 
 
 @pytest.mark.parametrize("phase", ["absent", "dialing", "options"])
-def test_stop_does_not_wait_for_a_plugin(start: Start, phase: str) -> None:
+def test_stop_does_not_wait_for_a_registration(start: Start, phase: str) -> None:
     kubelet = start(STUBBORN)
     path = kubelet.plugin_dir / "p.sock"
-    asked = threading.Event()
+    called = threading.Event()
 
     def options(request: bytes, context: hostile.Context) -> bytes:
-        asked.set()
+        called.set()
         return hostile.hang(request, context)
 
     peer = (
@@ -467,7 +473,7 @@ def test_stop_does_not_wait_for_a_plugin(start: Start, phase: str) -> None:
     with peer, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(_register_or_fail, kubelet)
         if phase == "options":
-            assert asked.wait(10)
+            assert called.wait(10)
         else:
             assert residue.eventually(lambda: "registration_0" in residue.Residue.now().threads)
         assert_stops(kubelet)
@@ -479,11 +485,11 @@ def _register_or_fail(kubelet: MockKubelet) -> str | None:
     try:
         return hostile.register(kubelet.plugin_socket, "p.sock")
     except (grpc.RpcError, AssertionError) as error:
-        return str(error)  # the connection to the kubelet broke: as good a rejection
+        return str(error)  # a broken connection to the kubelet counts as a rejection
 
 
-def test_stop_in_a_storm_of_registrations(start: Start) -> None:
-    """Five times: no error on any thread, nothing left over."""
+def test_stop_during_many_registrations(start: Start) -> None:
+    """No error on any thread, and nothing is left over, in five repetitions."""
     for _ in range(5):
         _storm(start())
 
@@ -496,7 +502,6 @@ def _storm(kubelet: MockKubelet) -> None:
         over = threading.Event()
 
         def storm() -> None:
-            # A first try may meet the connection of the life before, which has just broken.
             while not over.is_set():
                 _register_or_fail(kubelet)
 
@@ -509,7 +514,7 @@ def _storm(kubelet: MockKubelet) -> None:
     kubelet.check()
 
 
-def test_stop_leaves_a_successors_socket(start: Start) -> None:
+def test_stop_does_not_remove_the_socket_of_another_server(start: Start) -> None:
     kubelet = start()
     successor = kubelet.root / "successor.sock"
     with hostile.raw_socket(successor):
@@ -518,7 +523,7 @@ def test_stop_leaves_a_successors_socket(start: Start) -> None:
         assert kubelet.plugin_socket.is_socket()
 
 
-def test_a_second_start_is_rejected(kubelet: MockKubelet) -> None:
+def test_second_start_is_rejected(kubelet: MockKubelet) -> None:
     with pytest.raises(RequestError, match="the kubelet is already running"):
         kubelet.start()
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):

@@ -1,15 +1,15 @@
-"""What one plugin may cost: threads, descriptors, memory, the time of others.
+"""Limits of what one plugin can cost: threads, descriptors, memory, the time of others.
 
 | attack | test |
 |---|---|
-| 1,000 registrations that are never answered | test_a_good_plugin_beside_a_thousand_bad_ones |
-| more registrations of one process than allowed | test_one_process_may_not_take_all |
-| a client that reads no answer | test_a_client_that_reads_nothing |
-| no descriptors left | test_descriptors_are_kept_for_admissions |
-| connections without number, some of which greet | test_connections_are_bounded |
-| names of megabytes, any number of names | test_long_names, test_counters_are_bounded |
-| a callback that ends with SystemExit | test_a_callback_that_exits |
-"""
+| 1,000 registrations that never complete | test_plugin_registers_beside_a_thousand_pending_ones |
+| more registrations of one process than allowed | test_registrations_per_process_are_limited |
+| a client that reads no response | test_client_that_reads_nothing_does_not_block_others |
+| no descriptors left | test_descriptors_are_reserved_for_admissions |
+| any number of connections, silent or with an HTTP/2 preface | test_number_of_connections_is_limited |
+| names of megabytes, any number of names | test_long_names_are_truncated_in_rejections, test_number_of_counters_is_limited |
+| a callback that ends with SystemExit | test_event_callback_that_exits_does_not_block_the_plugin |
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ PATIENT = Settings(dial_timeout=300.0, options_timeout=300.0, pod_resources_qps=
 
 
 @pytest.mark.parametrize("first", [http2.PREFACE + http2.settings(), http2.PREFACE[:5]])
-def test_connections_are_bounded(
+def test_number_of_connections_is_limited(
     start: Start, monkeypatch: pytest.MonkeyPatch, first: bytes
 ) -> None:
-    """On either socket; those that are let in stay, and pods are admitted beside them."""
+    """On either socket. Accepted connections stay, and pods are still admitted."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
     kubelet = start()
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"), contextlib.ExitStack() as stack:
@@ -89,8 +89,8 @@ def _is_closed(peer: socket.socket) -> bool:
         return True
 
 
-def test_a_good_plugin_beside_a_thousand_bad_ones(start: Start) -> None:
-    """The good one is taken while all the others still wait, and they cost no thread each."""
+def test_plugin_registers_beside_a_thousand_pending_ones(start: Start) -> None:
+    """A correct plugin registers while all others still wait, without a thread for each."""
     kubelet = start(PATIENT)
     os.mkfifo(kubelet.plugin_dir / "fifo.sock")
     channel = grpc.insecure_channel(sockets.target(kubelet.plugin_socket))
@@ -118,7 +118,7 @@ def request(endpoint: str, name: str = R) -> dp.RegisterRequest:
     return dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=name)
 
 
-# Serves device plugins on the sockets that it is given, until its input ends.
+# Serves device plugins on the given sockets until its input ends.
 PLUGINS = """
 import contextlib, pathlib, sys
 from tests.hostile import hostile
@@ -130,7 +130,7 @@ with contextlib.ExitStack() as stack:
 """
 
 
-def test_one_process_may_not_take_all(start: Start) -> None:
+def test_registrations_per_process_are_limited(start: Start) -> None:
     kubelet = start(Settings(max_registrations_per_process=2))
     paths = [str(kubelet.plugin_dir / f"{number}.sock") for number in range(4)]
     root = ROOT
@@ -150,7 +150,7 @@ def test_one_process_may_not_take_all(start: Start) -> None:
             f"process {process.pid} has 2 registrations, and "
             "Settings.max_registrations_per_process is 2"
         )
-        # Registering again is no other registration, and others are not concerned.
+        # Re-registration does not count, and other processes are not affected.
         assert hostile.register(kubelet.plugin_socket, "1.sock", "example.com/r1") is None
         with hostile.RawPlugin(kubelet.plugin_dir / "other.sock"):
             assert hostile.register(kubelet.plugin_socket, "other.sock") is None
@@ -159,8 +159,8 @@ def test_one_process_may_not_take_all(start: Start) -> None:
             process.wait(20)
 
 
-def test_a_client_that_reads_nothing(start: Start) -> None:
-    """Its window is closed: the kubelet cannot send it an answer. Others get theirs."""
+def test_client_that_reads_nothing_does_not_block_others(start: Start) -> None:
+    """Its window is closed, so the kubelet cannot send responses. Other clients get theirs."""
     kubelet = start()
     with (
         hostile.RawPlugin(kubelet.plugin_dir / "p.sock", workers=64),
@@ -174,11 +174,11 @@ def test_a_client_that_reads_nothing(start: Start) -> None:
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
 
 
-def test_descriptors_are_kept_for_admissions(
+def test_descriptors_are_reserved_for_admissions(
     kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
-        # The lowest number that is free is what the kernel gives next.
+        # The kernel uses the lowest free number next.
         with Path(os.devnull).open() as free:
             limit = free.fileno()
         with monkeypatch.context() as patched:
@@ -195,8 +195,10 @@ def test_descriptors_are_kept_for_admissions(
 
 @pytest.mark.parametrize("length", [1000, 4_000_000])
 @pytest.mark.parametrize("character", ["x", "é", "\n"])
-def test_long_names(kubelet: MockKubelet, length: int, character: str) -> None:
-    """The rejection fits into gRPC's metadata, and is not kept at its full length."""
+def test_long_names_are_truncated_in_rejections(
+    kubelet: MockKubelet, length: int, character: str
+) -> None:
+    """The rejection fits into gRPC's metadata and is stored truncated."""
     name = character * (length // len(character.encode()))
     for version, endpoint in (("v1beta1", "p.sock"), (name, "p.sock"), ("v1beta1", f"/{name}")):
         resource_name = R if endpoint != "p.sock" or version != "v1beta1" else name
@@ -208,8 +210,8 @@ def test_long_names(kubelet: MockKubelet, length: int, character: str) -> None:
     assert all(len(each.resource or "") < 600 for each in events)
 
 
-def test_a_long_rejection_of_the_plugins_own(kubelet: MockKubelet) -> None:
-    """With our own words around it, it would be more than a client's gRPC takes."""
+def test_long_error_of_a_plugin_is_truncated(kubelet: MockKubelet) -> None:
+    """With the kubelet's text added, it would exceed the limit of a gRPC client."""
 
     def options(request: bytes, context: hostile.Context) -> bytes:
         context.abort(grpc.StatusCode.INTERNAL, "x" * 7_900)
@@ -223,7 +225,7 @@ def registrar_of(manager: DeviceManager) -> Registrar:
     return Registrar(manager.plugins, IMPATIENT, EventStream(), lambda error: None)
 
 
-def test_counters_are_bounded() -> None:
+def test_number_of_counters_is_limited() -> None:
     registrar = registrar_of(DeviceManager())
     rejected: list[Future[None]] = [
         registrar.run(registrar.check(ResourceName(name), (), Path("/p.sock")))
@@ -249,13 +251,13 @@ def test_counters_are_bounded() -> None:
 
 @pytest.fixture
 def loops(monkeypatch: pytest.MonkeyPatch) -> IdlePool[Running]:
-    """Those that this test keeps; none that another has left idle."""
-    mine: IdlePool[Running] = IdlePool(1, loop_module._end)
-    monkeypatch.setattr(loop_module, "loops", mine)
-    return mine
+    """A pool of idle loops for this test alone."""
+    own: IdlePool[Running] = IdlePool(1, loop_module._end)
+    monkeypatch.setattr(loop_module, "loops", own)
+    return own
 
 
-def test_a_task_for_a_loop_that_was_stopped_never_begins() -> None:
+def test_stopped_loop_runs_no_task() -> None:
     async def task() -> None:
         raise AssertionError
 
@@ -265,7 +267,7 @@ def test_a_task_for_a_loop_that_was_stopped_never_begins() -> None:
 
 
 @pytest.mark.usefixtures("loops")
-def test_a_loop_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_without_a_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def task() -> int:
         return 1
 
@@ -279,13 +281,13 @@ def test_a_loop_that_gets_no_thread_is_closed(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(RuntimeError, match="new thread") as caught:
             loop.run(task())
     assert not residue.Residue.now().surplus(before)
-    assert caught.tb is not None, "it keeps what the call had"
+    assert caught.tb is not None, "it refers to the call's variables"
     assert loop.run(task()).result(20) == 1
     loop.stop()
 
 
-def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: IdlePool[Running]) -> None:
-    """Its tasks are cancelled, whatever they wait for, and the next user has the same thread."""
+def test_reused_loop_has_no_tasks_of_its_first_user(loops: IdlePool[Running]) -> None:
+    """All its tasks are cancelled, and the next user gets the same thread."""
     began: SimpleQueue[threading.Thread] = SimpleQueue()
     ends: list[str] = []
 
@@ -303,10 +305,10 @@ def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: IdlePool[
     before = residue.Residue.now()
     with loops.enabled():
         first, second = LoopThread(), LoopThread()
-        left = first.run(task())
+        unfinished = first.run(task())
         thread = began.get(timeout=20)
         first.stop()
-        assert left.cancelled()
+        assert unfinished.cancelled()
         assert ends == ["first"]
         assert first.run(tasks()).cancelled()
         assert second.run(tasks()).result(20) == 1
@@ -317,10 +319,10 @@ def test_a_loop_that_is_kept_has_nothing_left_of_its_first_user(loops: IdlePool[
     assert not residue.Residue.now().surplus(before)
 
 
-def test_a_task_that_will_not_end_holds_no_stop_up(
+def test_task_that_ignores_cancellation_does_not_block_stop(
     loops: IdlePool[Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And its thread has no other user."""
+    """Its thread is not reused."""
     began: SimpleQueue[threading.Thread] = SimpleQueue()
 
     async def task() -> None:
@@ -338,14 +340,16 @@ def test_a_task_that_will_not_end_holds_no_stop_up(
         assert residue.eventually(lambda: not thread.is_alive())
 
 
-# -- exceptions that are no Exception -----------------------------------------------------------
+# -- BaseExceptions ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "kind", [EventKind.REGISTERED, EventKind.DEVICES_UPDATED, EventKind.STREAM_ENDED]
 )
-def test_a_callback_that_exits(kubelet: MockKubelet, kind: EventKind) -> None:
-    """The plugin is answered, its lists are read, and nothing waits for ever."""
+def test_event_callback_that_exits_does_not_block_the_plugin(
+    kubelet: MockKubelet, kind: EventKind
+) -> None:
+    """Register returns, lists are read, and nothing blocks."""
 
     def exiting(event: Event) -> None:
         if event.kind is kind:
@@ -360,7 +364,7 @@ def test_a_callback_that_exits(kubelet: MockKubelet, kind: EventKind) -> None:
 
 
 @pytest.mark.parametrize("ends", [SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_reader_that_exits(root: Path, ends: type[BaseException]) -> None:
+def test_reader_that_exits_closes_the_connection(root: Path, ends: type[BaseException]) -> None:
     errors: list[BaseException] = []
     causes: list[str] = []
 
@@ -372,4 +376,4 @@ def test_a_reader_that_exits(root: Path, ends: type[BaseException]) -> None:
         connection.watch(on_list, causes.append, errors.append)
         assert [type(each) for each in errors] == [ends]
         assert causes == [f"a bug of the device manager: {ends()!r}"]
-        assert residue.eventually(lambda: residue.connections(root) == 1)  # it listens
+        assert residue.eventually(lambda: residue.connections(root) == 1)  # the listening one

@@ -1,19 +1,19 @@
-"""Where a kubelet cannot start, and that starting and stopping leaves nothing.
+"""Starts and stops that fail, and what starting and stopping leaves behind.
 
 | fault | test |
 |---|---|
-| socket path over 107 bytes | test_a_socket_path_over_the_limit |
-| relative directory | test_a_relative_directory |
-| unwritable: a file in its place, read-only file system, no permission | test_a_file_in_place_of, test_a_read_only_directory, test_no_permission |
-| something else in place of kubelet.sock | test_what_is_no_socket_is_left_alone |
-| another kubelet serves there | test_another_kubelet_serves_here |
-| a dead kubelet's sockets | test_sockets_of_the_dead_are_taken_over |
-| inotify exhausted | test_no_watches_left |
-| no directory for temporary files | test_no_temporary_directory |
-| nothing left to open | test_no_descriptors_left |
-| a stop that cannot remove its sockets | test_a_stop_that_cannot_clean_up, test_a_stop_on_a_read_only_disk |
-| a fork | test_a_forked_child_leaves_the_parent_alone |
-| stop, start, restart 50 times | test_fifty_lives |
+| socket path over 107 bytes | test_socket_path_over_the_limit_is_rejected |
+| relative directory | test_relative_directory_is_rejected |
+| not writable: a file in its place, read-only file system, no permission | test_file_in_place_of_a_directory_is_rejected, test_read_only_directory_is_rejected, test_directory_without_permission_is_rejected |
+| another file in place of kubelet.sock | test_file_in_place_of_a_socket_is_not_touched |
+| another kubelet serves in the directory | test_second_kubelet_in_a_directory_is_rejected |
+| stale sockets of a killed kubelet | test_stale_sockets_are_replaced |
+| inotify exhausted | test_start_without_inotify_instances_is_rejected |
+| no directory for temporary files | test_missing_tmpdir_is_rejected_and_long_one_avoided |
+| no file descriptors left | test_start_without_descriptors_is_rejected |
+| a stop that cannot remove the sockets | test_stop_reports_sockets_that_it_cannot_remove, test_stop_on_a_read_only_disk_reports_it |
+| a fork | test_forked_child_does_not_affect_the_parent |
+| stop, start, restart 50 times | test_fifty_starts_and_stops_leave_nothing |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from devicemanager.core.errors import StartError, StopError
 from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.mock import MockKubelet
 from tests.hostile import hostile, residue
-from tests.hostile.conftest import IMPATIENT, Start, pod
+from tests.hostile.conftest import IMPATIENT, PATIENT, Start, pod
 from tests.paths import ROOT
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 def rejected(at: Path) -> str:
-    """Why a kubelet does not start here; the text must be one line."""
+    """Return why a kubelet does not start here, in one line."""
     kubelet = MockKubelet(at, IMPATIENT)
     with pytest.raises(StartError) as caught:
         kubelet.start()
@@ -52,8 +52,8 @@ def rejected(at: Path) -> str:
 
 
 @pytest.mark.parametrize("surplus", [1, 100])
-def test_a_socket_path_over_the_limit(root: Path, surplus: int) -> None:
-    """107 bytes work; one more is rejected before anything is made."""
+def test_socket_path_over_the_limit_is_rejected(root: Path, surplus: int) -> None:
+    """107 bytes work; one more is rejected before anything is created."""
     fits = root / ("x" * (107 - len(f"{root}//device-plugins/kubelet.sock")))
     with MockKubelet(fits, IMPATIENT) as kubelet:
         assert len(os.fsencode(kubelet.plugin_socket)) == 107
@@ -64,7 +64,7 @@ def test_a_socket_path_over_the_limit(root: Path, surplus: int) -> None:
     assert not too_long.exists()
 
 
-def test_a_relative_directory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_directory_is_rejected(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root)
     text = rejected(Path("here"))
     assert text == "bad socketPath, must be an absolute path: here/device-plugins/kubelet.sock"
@@ -72,7 +72,7 @@ def test_a_relative_directory(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["", "device-plugins", "pod-resources", "plugins_registry"])
-def test_a_file_in_place_of(root: Path, name: str) -> None:
+def test_file_in_place_of_a_directory_is_rejected(root: Path, name: str) -> None:
     at = root / "node"
     blocked = at / name
     blocked.parent.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ def test_a_file_in_place_of(root: Path, name: str) -> None:
 
 
 @ROOT_ONLY
-def test_a_read_only_directory(root: Path) -> None:
+def test_read_only_directory_is_rejected(root: Path) -> None:
     at = root / "node"
     with MockKubelet(at, IMPATIENT):
         pass
@@ -102,12 +102,12 @@ def test_a_read_only_directory(root: Path) -> None:
         subprocess.run(["umount", at], check=True)
 
 
-AS_NOBODY = """
+AS_UNPRIVILEGED = """
 import os, sys
 import watchdog.observers
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.core.errors import StartError, StopError
-# Only now: another user may not be able to read what was imported.
+# Not before the imports: this user may not be able to read the modules.
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
     MockKubelet(sys.argv[1]).start()
@@ -118,7 +118,7 @@ except StartError as error:
 
 @ROOT_ONLY
 @pytest.mark.parametrize("name", ["", "device-plugins", "pod-resources", "plugins_registry"])
-def test_no_permission(root: Path, name: str) -> None:
+def test_directory_without_permission_is_rejected(root: Path, name: str) -> None:
     root.chmod(0o755)
     os.chown(root, 65534, 65534)
     for each in ("device-plugins", "pod-resources", "plugins_registry"):
@@ -128,7 +128,7 @@ def test_no_permission(root: Path, name: str) -> None:
         shutil.rmtree(root / "device-plugins")
     (root / name).chmod(0o555)
     done = subprocess.run(
-        [sys.executable, "-c", AS_NOBODY, root],
+        [sys.executable, "-c", AS_UNPRIVILEGED, root],
         capture_output=True,
         text=True,
         timeout=30,
@@ -140,7 +140,7 @@ def test_no_permission(root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["device-plugins/kubelet.sock", "pod-resources/kubelet.sock"])
-def test_what_is_no_socket_is_left_alone(root: Path, name: str) -> None:
+def test_file_in_place_of_a_socket_is_not_touched(root: Path, name: str) -> None:
     path = root / name
     path.parent.mkdir()
     path.write_text("mine")
@@ -148,8 +148,8 @@ def test_what_is_no_socket_is_left_alone(root: Path, name: str) -> None:
     assert path.read_text() == "mine"
 
 
-def test_another_kubelet_serves_here(root: Path, kubelet: MockKubelet) -> None:
-    """The second is rejected; the first, its plugins and its checkpoint do not notice."""
+def test_second_kubelet_in_a_directory_is_rejected(root: Path, kubelet: MockKubelet) -> None:
+    """The first one, its plugins and its checkpoint are not affected."""
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(hostile.RESOURCE, 2)
@@ -161,7 +161,7 @@ def test_another_kubelet_serves_here(root: Path, kubelet: MockKubelet) -> None:
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
 
 
-def test_sockets_of_the_dead_are_taken_over(root: Path, start: Start) -> None:
+def test_stale_sockets_are_replaced(root: Path, start: Start) -> None:
     for name in ("device-plugins", "pod-resources"):
         (root / name).mkdir()
         with socket.socket(socket.AF_UNIX) as dead:
@@ -169,15 +169,17 @@ def test_sockets_of_the_dead_are_taken_over(root: Path, start: Start) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(root / "device-plugins" / "left.sock"))
     kubelet = start(IMPATIENT)
-    assert hostile.register(kubelet.plugin_socket, "nobody.sock") is not None
+    assert hostile.register(kubelet.plugin_socket, "absent.sock") is not None
     assert not (kubelet.plugin_dir / "left.sock").exists()
 
 
 @pytest.mark.usefixtures("no_idle_observers")
 @pytest.mark.parametrize("where", ["__init__", "start"])
-def test_no_watches_left(root: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """A node has 128 inotify instances by default; when they are used up we say so.
-    Releases of watchdog differ in when they open one."""
+def test_start_without_inotify_instances_is_rejected(
+    root: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A node has 128 inotify instances by default. Releases of watchdog open one at different
+    moments."""
     from watchdog.observers import Observer
 
     def exhausted(*_: Any, **__: Any) -> None:
@@ -191,25 +193,27 @@ def test_no_watches_left(root: Path, monkeypatch: pytest.MonkeyPatch, where: str
         pass
 
 
-def test_a_kubelet_without_a_root_leaves_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when it does not start."""
+def test_temporary_root_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither after a stop nor after a failed start."""
     with MockKubelet() as kubelet:
-        own = kubelet.root
-        assert own.is_dir()
-    assert not own.exists()
+        root = kubelet.root
+        assert root.is_dir()
+    assert not root.exists()
     monkeypatch.setattr("devicemanager.kubelet.directories.Directories.prepare", _failing)
     kubelet = MockKubelet()
-    own = kubelet.root
+    root = kubelet.root
     with pytest.raises(StartError), kubelet:
         pass
-    assert not own.exists()
+    assert not root.exists()
 
 
 @pytest.mark.parametrize("tmpdir", ["missing", "x" * 40])
-def test_no_temporary_directory(root: Path, monkeypatch: pytest.MonkeyPatch, tmpdir: str) -> None:
-    """One line, and no other directory is taken in its place."""
+def test_missing_tmpdir_is_rejected_and_long_one_avoided(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmpdir: str
+) -> None:
+    """The error is one line; no other directory is used instead."""
     place = root / tmpdir
-    if tmpdir != "missing":  # there, but too long for sockets: /tmp is taken
+    if tmpdir != "missing":  # exists, but too long for sockets: /tmp is used
         place.mkdir()
         monkeypatch.setattr("tempfile.tempdir", str(place))
         kubelet = MockKubelet()
@@ -225,7 +229,7 @@ def test_no_temporary_directory(root: Path, monkeypatch: pytest.MonkeyPatch, tmp
     )
 
 
-def test_tmpdir_is_where_the_directory_is(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_root_is_in_tmpdir(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(root))
     with MockKubelet() as kubelet:
         assert kubelet.root.parent == root
@@ -243,8 +247,8 @@ except Exception as error:
 
 
 @pytest.mark.parametrize("limit", [3, 4, 6, 8, 12, 16])
-def test_no_descriptors_left(root: Path, limit: int) -> None:
-    """A sentence that names the cause, whatever is opened or imported first."""
+def test_start_without_descriptors_is_rejected(root: Path, limit: int) -> None:
+    """The error names the cause, no matter what is opened or imported first."""
     done = subprocess.run(
         [sys.executable, "-c", EXHAUSTED, root, str(limit)],
         capture_output=True,
@@ -272,8 +276,8 @@ except Exception as error:
 
 
 @pytest.mark.parametrize("left", [20, 60, 100])
-def test_no_address_space_left(root: Path, left: int) -> None:
-    """gRPC itself would try for ever, or end the program."""
+def test_start_without_address_space_is_rejected(root: Path, left: int) -> None:
+    """gRPC itself would retry forever or abort the program."""
     done = subprocess.run(
         [sys.executable, "-c", CRAMPED, root, str(left << 20)],
         capture_output=True,
@@ -287,8 +291,8 @@ def test_no_address_space_left(root: Path, left: int) -> None:
     assert len((done.stdout + done.stderr).splitlines()) == 1
 
 
-def test_no_threads_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory or the number of threads has run out: Python does not tell which."""
+def test_start_without_threads_is_rejected(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python does not report whether memory or the number of threads has run out."""
 
     def reject(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -306,7 +310,7 @@ def test_no_threads_left(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kubelet.stop()
 
 
-def test_no_descriptors_left_for_the_first_pod(root: Path) -> None:
+def test_first_admission_without_descriptors_is_rejected(root: Path) -> None:
     code = """
 import resource, sys
 from devicemanager import MockKubelet, RequestError
@@ -335,8 +339,10 @@ kubelet.stop()
 # -- stops that fail ----------------------------------------------------------------------
 
 
-def test_a_stop_that_cannot_clean_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends everything, says what it could not do once, and nothing is blocked after it."""
+def test_stop_reports_sockets_that_it_cannot_remove(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything stops, the error names each problem once, and the kubelet can start again."""
     kubelet = MockKubelet(root, IMPATIENT).start()
     sockets = (kubelet.plugin_socket, kubelet.pod_resources_socket)
     unlink = Path.unlink
@@ -362,7 +368,7 @@ def test_a_stop_that_cannot_clean_up(root: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @ROOT_ONLY
-def test_a_stop_on_a_read_only_disk(root: Path) -> None:
+def test_stop_on_a_read_only_disk_reports_it(root: Path) -> None:
     at = root / "node"
     at.mkdir()
     mounted = subprocess.run(
@@ -412,8 +418,8 @@ print(kubelet.root.exists())
 
 
 @pytest.mark.parametrize("end", ["sys.exit()", "kubelet.stop(); sys.exit()", "os._exit(0)"])
-def test_a_forked_child_leaves_the_parent_alone(end: str) -> None:
-    """Also when it leaves the with block on its way out."""
+def test_forked_child_does_not_affect_the_parent(end: str) -> None:
+    """Even if the child leaves the with block."""
     done = subprocess.run(
         [sys.executable, "-c", FORKS % end],
         capture_output=True,
@@ -422,30 +428,29 @@ def test_a_forked_child_leaves_the_parent_alone(end: str) -> None:
         check=False,
         cwd=ROOT,
     )
-    *said, ended, gone = done.stdout.splitlines()
-    assert len(said) == 3, done.stderr
-    assert all(line.startswith("this kubelet belongs to process ") for line in said)
-    assert (ended, gone) == ("0 True True True {}", "False"), done.stderr
+    *errors, ended, exists = done.stdout.splitlines()
+    assert len(errors) == 3, done.stderr
+    assert all(line.startswith("this kubelet belongs to process ") for line in errors)
+    assert (ended, exists) == ("0 True True True {}", "False"), done.stderr
 
 
 def _failing(*_: object, **__: object) -> None:
     raise StartError("no")
 
 
-def test_fifty_lives(root: Path, nothing_left: residue.Residue) -> None:
-    """Every fifth with a plugin and a pod; none leaves anything behind."""
-    kubelet = MockKubelet(root, IMPATIENT)
+def test_fifty_starts_and_stops_leave_nothing(root: Path, nothing_left: residue.Residue) -> None:
+    """Every fifth with a plugin and a pod."""
+    kubelet = MockKubelet(root, PATIENT)  # the plugin has to meet the deadlines
     for life in range(50):
-        kubelet.start()
-        if life % 5 == 0:
-            with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
-                assert hostile.register(kubelet.plugin_socket, "p.sock") is None
-                kubelet.wait_for_resource(hostile.RESOURCE, 2)
-                uid = kubelet.admit(pod(f"p{life}")).pod.uid
-                kubelet.restart()
-                assert kubelet.devices(uid) == {"main": {hostile.RESOURCE: ["d0"]}}
-                kubelet.terminate(uid)
-        kubelet.stop()
+        with kubelet:  # stopped also if an assertion fails, which would otherwise report leaks
+            if life % 5 == 0:
+                with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
+                    assert hostile.register(kubelet.plugin_socket, "p.sock") is None
+                    kubelet.wait_for_resource(hostile.RESOURCE, 2)
+                    uid = kubelet.admit(pod(f"p{life}")).pod.uid
+                    kubelet.restart()
+                    assert kubelet.devices(uid) == {"main": {hostile.RESOURCE: ["d0"]}}
+                    kubelet.terminate(uid)
     residue.assert_back_to(nothing_left)
     assert not kubelet.plugin_socket.exists()
     assert len(kubelet.events.recent(EventKind.STARTED)) == 60

@@ -1,22 +1,22 @@
-"""Plugins that announce themselves in plugins_registry, well and badly.
+"""Plugins in plugins_registry, which the plugin watcher discovers: correct and misbehaving ones.
 
 | fault | test |
 |---|---|
-| none: registered and told so | test_a_good_plugin |
-| wrong type, bad version, bad name | test_a_rejected_plugin |
-| GetInfo hangs, fails, is garbage, is not there | test_a_plugin_that_does_not_say_who_it_is |
-| the notification fails | test_a_plugin_that_does_not_want_to_know |
-| a name that begins with a dot, a plain file | test_what_is_not_asked |
-| an endpoint nobody serves, relative, no path at all | test_an_endpoint_that_cannot_be |
-| a socket that vanishes | test_a_socket_that_vanishes |
-| the name of another plugin's socket | test_equal_names_in_two_directories |
-| a socket replaced at once | test_a_socket_that_is_replaced |
-| a registration that fails once | test_a_failed_registration_is_tried_again |
-| one that vanishes while asked | test_a_socket_that_vanishes_while_it_is_asked |
-| one that vanishes once accepted | test_a_socket_that_vanishes_while_it_is_taken_in |
-| 200 sockets that say nothing | test_a_good_plugin_beside_many_that_say_nothing |
-| a kubelet restart | test_a_restart_finds_it_again |
-"""
+| none: registered and notified | test_plugin_is_registered_and_notified |
+| wrong type, bad version, bad name | test_invalid_plugin_is_rejected_and_notified |
+| GetInfo hangs, fails, is garbage, is not implemented | test_plugin_without_valid_info_is_rejected |
+| the notification fails | test_failed_notification_is_retried |
+| a name that begins with a dot, a regular file | test_hidden_names_and_regular_files_are_ignored |
+| an endpoint without a server, relative, an invalid path | test_invalid_endpoint_is_rejected |
+| a socket that is removed | test_removed_socket_deregisters_the_plugin |
+| the same file name as another plugin's socket | test_equal_names_in_two_directories_are_two_plugins |
+| a socket replaced at once | test_replaced_socket_is_a_new_plugin |
+| a registration that fails once | test_failed_registration_is_retried |
+| one that is removed during a call | test_socket_removed_during_a_call_is_not_registered |
+| one that is removed right after its registration | test_socket_removed_at_registration_is_deregistered |
+| 200 silent sockets | test_plugin_is_registered_beside_many_silent_sockets |
+| a kubelet restart | test_restart_discovers_plugins_again |
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def announced(
     return hostile.RawPlugin(kubelet.plugins_registry_dir / name, **{"info": info(), **more})
 
 
-def told(plugin: hostile.RawPlugin, count: int = 1) -> list[tuple[bool, str]]:
-    """What the plugin was notified of, once it was."""
+def notifications(plugin: hostile.RawPlugin, count: int = 1) -> list[tuple[bool, str]]:
+    """Wait for ``count`` notifications; return registered and error of each."""
     assert residue.eventually(lambda: len(plugin.notified) >= count)
     return [(status.plugin_registered, status.error) for status in plugin.notified]
 
 
-def test_a_good_plugin(kubelet: MockKubelet) -> None:
+def test_plugin_is_registered_and_notified(kubelet: MockKubelet) -> None:
     with announced(kubelet) as plugin:
         kubelet.wait_for_resource(R, 2)
-        assert told(plugin) == [(True, "")]
+        assert notifications(plugin) == [(True, "")]
         assert kubelet.admit(pod("a", 2)).admitted
 
 
@@ -80,9 +80,11 @@ def test_a_good_plugin(kubelet: MockKubelet) -> None:
         (hostile.constant(b""), "no handler registered for plugin type:  at socket "),
     ],
 )
-def test_a_rejected_plugin(kubelet: MockKubelet, given: hostile.Unary, expected: str) -> None:
+def test_invalid_plugin_is_rejected_and_notified(
+    kubelet: MockKubelet, given: hostile.Unary, expected: str
+) -> None:
     with announced(kubelet, info=given) as plugin:
-        [(registered, error)] = told(plugin)
+        [(registered, error)] = notifications(plugin)
         assert not registered
         assert expected in error
         event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
@@ -104,7 +106,7 @@ def _failing(request: bytes, context: hostile.Context) -> bytes:
         (None, "code = Unimplemented"),
     ],
 )
-def test_a_plugin_that_does_not_say_who_it_is(
+def test_plugin_without_valid_info_is_rejected(
     kubelet: MockKubelet, given: hostile.Unary | None, expected: str
 ) -> None:
     path = kubelet.plugins_registry_dir / "p.sock"
@@ -119,30 +121,31 @@ def test_a_plugin_that_does_not_say_who_it_is(
 
 @impatient
 @pytest.mark.parametrize("answer", [b"", b"\xff" * 1000])
-def test_a_socket_that_is_no_plugin(kubelet: MockKubelet, answer: bytes) -> None:
+def test_socket_without_http2_is_rejected(kubelet: MockKubelet, answer: bytes) -> None:
     with hostile.raw_socket(kubelet.plugins_registry_dir / "p.sock", answer):
         event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert event.message.startswith("plugin p.sock: registration handshake failed: ")
         assert ("does not speak HTTP/2" if answer else "does not respond") in event.message
 
 
-def test_a_plugin_that_does_not_want_to_know(kubelet: MockKubelet) -> None:
-    """Deregistered, and tried again until it can be told (k/k#133335)."""
+def test_failed_notification_is_retried(kubelet: MockKubelet) -> None:
+    """The plugin is deregistered, and retried until it can be notified (k/k#133335)."""
     answers = iter((_failing, hostile.constant(b"")))
     with announced(kubelet, notify=lambda *call: next(answers)(*call)) as plugin:
-        assert told(plugin, 2) == [(True, ""), (True, "")]
+        assert notifications(plugin, 2) == [(True, ""), (True, "")]
         kubelet.wait_for_resource(R, 2)
-        kubelet.wait_for(lambda: plugin.streams == 2)
+        # Not counted by streams: the first one may be cancelled before it reaches the plugin.
+        kubelet.wait_for(lambda: len(kubelet.events.recent(EventKind.REGISTERED)) == 2)
         assert len(kubelet.events.recent(EventKind.STREAM_ENDED)) == 1
         event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert "who am I?" in event.message
 
 
-def test_how_long_a_plugin_may_take(kubelet: MockKubelet) -> None:
-    """As long as the kubelet gives it."""
+def test_deadlines_of_the_handshake(kubelet: MockKubelet) -> None:
+    """The deadlines are the kubelet's."""
     left: dict[str, float] = {}
 
-    def asked(request: bytes, context: hostile.Context) -> bytes:
+    def get_info(request: bytes, context: hostile.Context) -> bytes:
         left["GetInfo"] = context.time_remaining()
         return info()(request, context)
 
@@ -150,14 +153,14 @@ def test_how_long_a_plugin_may_take(kubelet: MockKubelet) -> None:
         left["NotifyRegistrationStatus"] = context.time_remaining()
         return b""
 
-    with announced(kubelet, info=asked, notify=notified) as plugin:
-        assert told(plugin) == [(True, "")]
+    with announced(kubelet, info=get_info, notify=notified) as plugin:
+        assert notifications(plugin) == [(True, "")]
         kubelet.wait_for(lambda: len(left) == 2)
     assert left["GetInfo"] < 1.5
     assert 1.5 < left["NotifyRegistrationStatus"] < 5.5
 
 
-def test_what_is_not_asked(kubelet: MockKubelet) -> None:
+def test_hidden_names_and_regular_files_are_ignored(kubelet: MockKubelet) -> None:
     (kubelet.plugins_registry_dir / "file.sock").touch()
     (kubelet.plugins_registry_dir / "directory").mkdir()
     with announced(kubelet, ".hidden.sock", info=info("example.com/hidden")) as hidden:
@@ -169,7 +172,7 @@ def test_what_is_not_asked(kubelet: MockKubelet) -> None:
 
 @impatient
 @pytest.mark.parametrize(
-    ("endpoint", "said"),
+    ("endpoint", "problem"),
     [
         ("/nowhere/p.sock", "No such file"),
         ("p.sock", "is relative"),
@@ -179,18 +182,20 @@ def test_what_is_not_asked(kubelet: MockKubelet) -> None:
         ("/" + "x/" * 3000, "exceeded (socket path /x/"),
     ],
 )
-def test_an_endpoint_that_cannot_be(kubelet: MockKubelet, endpoint: str, said: str) -> None:
+def test_invalid_endpoint_is_rejected(kubelet: MockKubelet, endpoint: str, problem: str) -> None:
     with announced(kubelet, info=info(endpoint=endpoint)) as plugin:
-        [(registered, error)] = told(plugin)
+        [(registered, error)] = notifications(plugin)
         assert not registered
         assert error.startswith("failed to dial device plugin: ")
-        assert said in kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[0].message
+        assert problem in kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[0].message
         assert kubelet.capacity() == {}
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_socket_that_vanishes(kubelet: MockKubelet, root: Path, elsewhere: bool) -> None:
-    """Removal is deregistration, also when the plugin goes on serving somewhere else."""
+def test_removed_socket_deregisters_the_plugin(
+    kubelet: MockKubelet, root: Path, elsewhere: bool
+) -> None:
+    """Removing the socket deregisters the plugin, even if it still serves elsewhere."""
     other = root / "elsewhere.sock"
     with hostile.RawPlugin(other):
         endpoint = str(other) if elsewhere else ""
@@ -202,8 +207,8 @@ def test_a_socket_that_vanishes(kubelet: MockKubelet, root: Path, elsewhere: boo
 
 
 @several
-def test_equal_names_in_two_directories(kubelet: MockKubelet) -> None:
-    """Two plugins, not one that registers again: when the newer leaves the older serves."""
+def test_equal_names_in_two_directories_are_two_plugins(kubelet: MockKubelet) -> None:
+    """They are two plugins: when the newer one disconnects, the older one serves."""
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None
         kubelet.wait_for_resource(R, 2)
@@ -215,81 +220,80 @@ def test_equal_names_in_two_directories(kubelet: MockKubelet) -> None:
             assert not kubelet.events.recent(EventKind.REPLACED)
 
 
-def test_a_socket_that_is_replaced(kubelet: MockKubelet) -> None:
-    """At once, again and again: the last one serves."""
+def test_replaced_socket_is_a_new_plugin(kubelet: MockKubelet) -> None:
+    """The last of five serves."""
     for number in range(5):
         listed = hostile.lists(hostile.devices(*(f"d{i}" for i in range(number + 1))))
         plugin = announced(kubelet, lists=listed)
         with plugin:
             kubelet.wait_for_resource(R, number + 1)
-            assert told(plugin) == [(True, "")]
+            assert notifications(plugin) == [(True, "")]
         plugin.path.unlink(missing_ok=True)
 
 
 class _Timers(ManualClock):
-    """Notes what it is asked to wait for."""
+    """A clock that records for when timers are set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[float] = []
+        self.timers: list[float] = []
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Cancel:
         cancel = super().call_at(when, callback)
-        self.asked.append(when)
+        self.timers.append(when)
         return cancel
 
 
-def test_a_failed_registration_is_tried_again() -> None:
-    """Without another socket: a plugin that was not ready recovers by itself, as soon as the
-    kubelet's clock says so."""
-    asked, clock = 0, _Timers()
+def test_failed_registration_is_retried() -> None:
+    """A plugin that was not ready needs no new socket; the kubelet's clock decides when."""
+    calls, clock = 0, _Timers()
 
     def options(request: bytes, context: hostile.Context) -> bytes:
-        nonlocal asked
-        asked += 1
-        if asked < 3:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
             _failing(request, context)
         return b""
 
     with MockKubelet(clock=clock) as kubelet, announced(kubelet, options=options) as plugin:
         for waits in ([0.5], [0.5, 1.5]):
-            kubelet.wait_for(lambda waits=waits: clock.asked == waits)
+            kubelet.wait_for(lambda waits=waits: clock.timers == waits)
             clock.advance(waits[-1] - clock.monotonic())
         kubelet.wait_for_resource(R, 2)
-        answers = told(plugin, 3)
+        answers = notifications(plugin, 3)
         assert [registered for registered, _ in answers] == [False, False, True]
         assert answers[0][1].startswith("failed to get device plugin options: ")
         with announced(kubelet, "q.sock", info=info("example.com/other")):
             kubelet.wait_for_resource("example.com/other", 2)
-            # Before its stream ends, which begins its grace period.
-            assert clock.asked == [0.5, 1.5], "one that is registered is left alone"
+            # Checked before its stream ends, which begins its grace period.
+            assert clock.timers == [0.5, 1.5], "a registered plugin needs no timer"
 
 
-def test_a_socket_that_vanishes_while_it_is_asked(kubelet: MockKubelet) -> None:
-    asked, gone = threading.Event(), threading.Event()
+def test_socket_removed_during_a_call_is_not_registered(kubelet: MockKubelet) -> None:
+    called, removed = threading.Event(), threading.Event()
 
     def options(request: bytes, context: hostile.Context) -> bytes:
-        asked.set()
-        hostile.until_cancelled(context, or_when=gone)
+        called.set()
+        hostile.until_cancelled(context, or_when=removed)
         return b""
 
     with announced(kubelet, options=options) as plugin:
-        assert asked.wait(10)
+        assert called.wait(10)
         plugin.path.unlink()
-        next_one_is_seen(kubelet)
-        gone.set()
+        wait_for_the_watcher(kubelet)
+        removed.set()
         assert residue.eventually(lambda: not connected_to(kubelet, plugin.path))
     assert R not in kubelet.capacity()
 
 
-def test_a_socket_that_vanishes_while_it_is_taken_in(kubelet: MockKubelet) -> None:
-    """Between the registration and the moment that the watcher learns of it."""
+def test_socket_removed_at_registration_is_deregistered(kubelet: MockKubelet) -> None:
+    """Between the registration and the moment when the watcher records it."""
     path = kubelet.plugins_registry_dir / "p.sock"
 
     def on_event(event: Event) -> None:
         if event.kind is EventKind.REGISTERED and event.resource == R:
             path.unlink()
-            next_one_is_seen(kubelet)
+            wait_for_the_watcher(kubelet)
 
     unsubscribe = kubelet.events.subscribe(on_event)
     with announced(kubelet):
@@ -298,16 +302,16 @@ def test_a_socket_that_vanishes_while_it_is_taken_in(kubelet: MockKubelet) -> No
     unsubscribe()
 
 
-def next_one_is_seen(kubelet: MockKubelet) -> None:
-    """Wait until the watcher has seen everything that happened so far."""
-    seen = threading.Event()
+def wait_for_the_watcher(kubelet: MockKubelet) -> None:
+    """Wait until the watcher has processed everything that happened so far."""
+    called = threading.Event()
 
     def info(request: bytes, context: hostile.Context) -> bytes:
-        seen.set()
+        called.set()
         return _failing(request, context)
 
     with hostile.RawPlugin(kubelet.plugins_registry_dir / "next.sock", info=info):
-        assert seen.wait(10)
+        assert called.wait(10)
 
 
 def connected_to(kubelet: MockKubelet, path: Path) -> bool:
@@ -315,7 +319,7 @@ def connected_to(kubelet: MockKubelet, path: Path) -> bool:
     return any(endpoint.name == str(path) for endpoint in connected)
 
 
-def test_a_good_plugin_beside_many_that_say_nothing(start: Start) -> None:
+def test_plugin_is_registered_beside_many_silent_sockets(start: Start) -> None:
     kubelet = start(Settings(dial_timeout=300.0, pod_resources_qps=None))
     silent = kubelet.root / "silent.sock"
     with hostile.raw_socket(silent):
@@ -325,22 +329,22 @@ def test_a_good_plugin_beside_many_that_say_nothing(start: Start) -> None:
         with announced(kubelet) as plugin:
             kubelet.wait_for_resource(R, 2)
             assert threading.active_count() < before + 40
-            assert told(plugin) == [(True, "")]
+            assert notifications(plugin) == [(True, "")]
         assert not kubelet.events.recent(EventKind.REGISTRATION_REJECTED)
 
 
-def test_a_restart_finds_it_again(root: Path, start: Start) -> None:
+def test_restart_discovers_plugins_again(root: Path, start: Start) -> None:
     kubelet = start()
     with announced(kubelet) as plugin:
         kubelet.wait_for_resource(R, 2)
         assert kubelet.admit(pod("a", 2, uid="a")).admitted
-        for lives in range(1, 4):
-            # Its list may come before the notification, which a restart would cut off.
-            assert len(told(plugin, lives)) == lives
+        for count in range(1, 4):
+            # The list can come before the notification, which a restart would cancel.
+            assert len(notifications(plugin, count)) == count
             kubelet.restart()
             kubelet.wait_for_resource(R, 2)
             assert kubelet.devices("a") == {"main": {R: ["d0", "d1"]}}
-        assert len(told(plugin, 4)) == 4
+        assert len(notifications(plugin, 4)) == 4
         shutil.rmtree(kubelet.plugins_registry_dir)
         kubelet.restart()
         assert kubelet.allocatable() == {R: 0}

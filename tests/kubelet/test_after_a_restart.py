@@ -1,5 +1,6 @@
-"""What pods rejected at a restart hold, and what the checkpoint says, as the reference has it
-(found by ``tools.differential``)."""
+"""Devices of pods rejected at a restart, and the checkpoint, as in the reference kubelet.
+
+``tools.differential`` found these cases."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ def register(kubelet: MockKubelet, *ids: str) -> None:
     plugin.send_list(devices(*ids))
 
 
-def told(kubelet: MockKubelet) -> list[str]:
-    """The device ids that v1alpha1 List, which tells of rejected pods, has of all pods."""
+def listed(kubelet: MockKubelet) -> list[str]:
+    """Return the device ids of all pods in v1alpha1 List, which includes rejected pods."""
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         return [
             id_
@@ -46,27 +47,27 @@ def entries(kubelet: MockKubelet) -> int:
     return len(checkpoint.loads(kubelet.checkpoint_path.read_bytes()).entries or ())
 
 
-def test_a_list_frees_what_rejected_pods_hold(kubelet: MockKubelet) -> None:
+def test_list_frees_devices_of_rejected_pods(kubelet: MockKubelet) -> None:
     register(kubelet, "a")
     uid = kubelet.admit(pod_manifest("p", {GPU: 1})).pod.uid
     kubelet.reboot()
     assert kubelet.devices(uid) == {"main": {GPU: ["a"]}}
-    assert told(kubelet) == []
+    assert listed(kubelet) == []
     assert kubelet.devices(uid) == {}
-    # The file has it until something else is written.
+    # The checkpoint still has it, until the next write.
     assert entries(kubelet) == 1
-    # So does another kubelet, but the pod is as inactive as before.
+    # A restarted kubelet restores it, but the pod is still inactive.
     kubelet.restart()
     (loaded,) = kubelet.events.recent(EventKind.CHECKPOINT_LOADED)[-1:]
     assert loaded.message == f"{kubelet.checkpoint_path}: devices of 1 pod, 1 resource"
     assert kubelet.devices(uid) == {"main": {GPU: ["a"]}}
-    assert told(kubelet) == []
+    assert listed(kubelet) == []
     register(kubelet, "a")
     assert entries(kubelet) == 0
     kubelet.manager.self_check()
 
 
-def test_the_first_list_after_a_restart_is_written(kubelet: MockKubelet) -> None:
+def test_first_list_after_a_restart_is_written(kubelet: MockKubelet) -> None:
     register(kubelet, "a")
     kubelet.restart()
     assert checkpoint.loads(kubelet.checkpoint_path.read_bytes()).registered_devices == {
@@ -76,10 +77,10 @@ def test_the_first_list_after_a_restart_is_written(kubelet: MockKubelet) -> None
     assert checkpoint.loads(kubelet.checkpoint_path.read_bytes()).registered_devices == {GPU: ()}
 
 
-def test_a_running_container_needs_nothing_even_if_no_pod_holds_anything(
+def test_running_container_is_not_allocated_again_after_a_restart(
     make_mock_kubelet: MockKubeletFactory,
 ) -> None:
-    """The sources are not ready, whatever the checkpoint names: else Q16 would reject it."""
+    """The sources are not ready, even if the checkpoint names no pod: Q16 would reject it."""
     kubelet = make_mock_kubelet(settings=Settings(quirks={"Q16"}))
     register(kubelet, "a")
     uid = kubelet.admit(pod_manifest("p", {GPU: 0})).pod.uid
@@ -89,7 +90,7 @@ def test_a_running_container_needs_nothing_even_if_no_pod_holds_anything(
     assert "no healthy devices present" in kubelet.pods()[uid].message
 
 
-def test_hints_count_what_rejected_pods_held(kubelet: MockKubelet) -> None:
+def test_hints_include_devices_of_rejected_pods(kubelet: MockKubelet) -> None:
     plugin = FakePlugin(GPU)
     plugin.register(kubelet.manager.plugins)
     plugin.send_list([device("a", 0)])

@@ -1,4 +1,4 @@
-"""Requests to a plugin that no pod causes."""
+"""Direct calls to a plugin, without a pod."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ def plugin(kubelet: MockKubelet) -> Iterator[SimulatedPlugin]:
         yield plugin
 
 
-def test_allocate(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_allocate_sends_ids_and_changes_nothing(
+    kubelet: MockKubelet, plugin: SimulatedPlugin
+) -> None:
     first, second = (device.id for device in plugin.devices)
     mark = kubelet.mark()
     (settings,) = kubelet.allocate(GPU, {second, first})
     both = kubelet.allocate(GPU, containers=[[second], [first]])
     assert isinstance(settings, ContainerSettings) and len(both) == 2
-    asked = [call.device_ids for call in plugin.calls if call.rpc == "Allocate"]
-    assert asked == [((first, second),), ((second,), (first,))]
+    requested = [call.device_ids for call in plugin.calls if call.rpc == "Allocate"]
+    assert requested == [((first, second),), ((second,), (first,))]
     kubelet.calls.assert_called(GPU, rpc="Allocate", since=mark, times=2)
     assert kubelet.allocatable() == {GPU: 2} and not kubelet.pods()
 
 
-def test_an_error_of_the_plugin_has_its_status(
-    kubelet: MockKubelet, plugin: SimulatedPlugin
-) -> None:
+def test_error_of_the_plugin_has_its_status(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     with pytest.raises(RpcError) as caught:
         kubelet.allocate(GPU, ["no-such-device"])
     assert caught.value.code == "NotFound"
     assert "no-such-device" in caught.value.description
 
 
-def test_the_other_calls(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_options_preferred_and_pre_start(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     first, second = (device.id for device in plugin.devices)
     assert kubelet.options(GPU) == PluginOptions(True, True)
     assert kubelet.preferred(GPU, {first, second}, size=1) == ((second,),)
@@ -66,7 +66,7 @@ def test_the_other_calls(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     assert plugin.calls[-1].device_ids == ((first,),)
 
 
-def test_a_list_stream_of_ones_own(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_watch_opens_a_second_stream(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     first, second = plugin.devices
     mark = kubelet.mark()
     with kubelet.watch(GPU) as lists:
@@ -81,7 +81,7 @@ def test_a_list_stream_of_ones_own(kubelet: MockKubelet, plugin: SimulatedPlugin
     assert [call.stream_message for call in recorded].count(None) == 1
 
 
-def test_a_list_that_does_not_come(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_watch_times_out_without_a_list(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     lists = kubelet.watch(GPU, timeout=0.01)
     with lists, pytest.raises(WaitTimeout, match=r"waited 0\.01 s for the next list of vendor.com"):
         while True:
@@ -90,10 +90,10 @@ def test_a_list_that_does_not_come(kubelet: MockKubelet, plugin: SimulatedPlugin
 
 def ends(context: hostile.Context) -> Iterator[bytes]:
     yield hostile.devices("d0")
-    context.abort(grpc.StatusCode.DATA_LOSS, "gone")
+    context.abort(grpc.StatusCode.DATA_LOSS, "lost")
 
 
-def test_a_stream_that_ends(kubelet: MockKubelet) -> None:
+def test_watch_ends_with_the_stream(kubelet: MockKubelet) -> None:
     stays = hostile.lists(hostile.devices("d0"))
     streams = iter([stays, ends, hostile.lists(hostile.devices("d0"), stay=False)])
     path = kubelet.plugin_dir / "raw.sock"
@@ -116,7 +116,7 @@ def test_a_stream_that_ends(kubelet: MockKubelet) -> None:
         (GPU, {"ids": [], "containers": []}, "give either the device ids of one container"),
     ],
 )
-def test_what_cannot_be_asked(
+def test_allocate_rejects_invalid_arguments(
     kubelet: MockKubelet, plugin: SimulatedPlugin, resource: str, arguments, words: str
 ) -> None:
     with pytest.raises(RequestError, match=words):

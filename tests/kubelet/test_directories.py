@@ -1,4 +1,4 @@
-"""The kubelet's directories: made, checked, and cleared of sockets."""
+"""The kubelet's directories: created, checked, and cleared of stale sockets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_paths():
+def test_paths_are_those_of_a_kubelet():
     directories = Directories(Path("/r"))
     assert directories.plugin_socket == Path("/r/device-plugins/kubelet.sock")
     assert directories.pod_resources_socket == Path("/r/pod-resources/kubelet.sock")
@@ -33,7 +33,7 @@ def test_paths():
     assert directories.checkpoint_path == Path("/r/device-plugins/kubelet_internal_checkpoint")
 
 
-def test_directories_are_made(root):
+def test_directories_are_created(root):
     directories = Directories(root / "new")
     directories.prepare()
     made = [
@@ -45,7 +45,7 @@ def test_directories_are_made(root):
     directories.prepare()
 
 
-def test_only_sockets_go(root):
+def test_prepare_removes_only_sockets(root):
     directories = Directories(root)
     directories.plugin_dir.mkdir()
     (directories.plugin_dir / "directory").mkdir()
@@ -57,7 +57,7 @@ def test_only_sockets_go(root):
     (directories.plugin_dir / "z").symlink_to("z")
     (directories.plugin_dir / "link-to-file").symlink_to(CHECKPOINT_NAME)
     os.mkfifo(directories.plugin_dir / "fifo")
-    kept = {entry.name for entry in directories.plugin_dir.iterdir()}
+    others = {entry.name for entry in directories.plugin_dir.iterdir()}
     (root / "elsewhere").mkdir()
     with socket.socket(socket.AF_UNIX) as served, socket.socket(socket.AF_UNIX) as other:
         served.bind(str(directories.plugin_dir / "plugin.sock"))
@@ -65,7 +65,7 @@ def test_only_sockets_go(root):
         other.bind(str(root / "elsewhere" / "other.sock"))
         (directories.plugin_dir / "link-to-socket").symlink_to(root / "elsewhere" / "other.sock")
         directories.prepare()
-    assert {entry.name for entry in directories.plugin_dir.iterdir()} == kept
+    assert {entry.name for entry in directories.plugin_dir.iterdir()} == others
     assert directories.checkpoint_path.read_bytes() == b"kept"
     assert (root / "elsewhere" / "other.sock").is_socket()
 
@@ -73,7 +73,7 @@ def test_only_sockets_go(root):
 NAMES = ["", "device-plugins", "plugins_registry", "pod-resources"]
 
 
-def test_a_link_to_a_directory_counts_as_a_file(root):
+def test_link_to_a_directory_counts_as_a_file(root):
     (root / "directory").mkdir()
     (root / "link").symlink_to("directory")
     (root / "nowhere").symlink_to("missing")
@@ -81,7 +81,7 @@ def test_a_link_to_a_directory_counts_as_a_file(root):
         assert list(directory.files()) == ["link", "nowhere"]
 
 
-def test_of_the_sockets_of_pod_resources_only_a_kubelets_dead_ones_go(root):
+def test_prepare_removes_only_stale_kubelet_sockets_of_pod_resources(root):
     directories = Directories(root)
     directories.prepare()
     where = directories.pod_resources_socket.parent
@@ -95,8 +95,8 @@ def test_of_the_sockets_of_pod_resources_only_a_kubelets_dead_ones_go(root):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
-def test_a_link_in_place_of_a_directory(root, name, target):
-    """What it leads to is somebody else's: nothing there goes."""
+def test_link_in_place_of_a_directory_is_rejected(root, name, target):
+    """Its target may belong to another user: nothing there is removed."""
     node = root / "node"
     elsewhere = root / "elsewhere"
     elsewhere.mkdir(mode=0o750)
@@ -116,7 +116,7 @@ def test_a_link_in_place_of_a_directory(root, name, target):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_in_place_of_a_directory(root, name):
+def test_file_in_place_of_a_directory_is_rejected(root, name):
     node = root / "node"
     if name:
         node.mkdir(mode=0o750)
@@ -128,8 +128,8 @@ def test_a_file_in_place_of_a_directory(root, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_directory_that_every_user_can_write_in(root, name):
-    """Somebody could put a link in the place of what is in it."""
+def test_world_writable_directory_is_rejected(root, name):
+    """A user could replace a file in it with a link."""
     (root / name).mkdir(exist_ok=True)
     (root / name).chmod(0o777)
     with pytest.raises(StartError) as error:
@@ -142,20 +142,20 @@ def test_a_directory_that_every_user_can_write_in(root, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_directory_of_another_user(root, name, monkeypatch):
+def test_directory_of_another_user_is_rejected(root, name, monkeypatch):
     (root / name).mkdir(exist_ok=True)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     with pytest.raises(StartError, match=f"^directory {root} belongs to user .*, not to 4711, "):
         Directories(root).prepare()
     monkeypatch.undo()
-    if os.geteuid() == 0:  # only root may give a directory away
+    if os.geteuid() == 0:  # only root can change the owner
         os.chown(root / name, 4711, -1)
         with pytest.raises(StartError, match=f"^directory {root / name} belongs to user 4711"):
             Directories(root).prepare()
 
 
-def test_a_directory_exchanged_while_it_is_looked_at(root, monkeypatch):
-    """What was opened is cleared, not what has its name since."""
+def test_directory_replaced_during_prepare_is_not_touched(root, monkeypatch):
+    """The directory that was opened is cleared, not the one that has its name now."""
     directories = Directories(root)
     directories.prepare()
     (root / "victim").mkdir()
@@ -177,7 +177,7 @@ def test_a_directory_exchanged_while_it_is_looked_at(root, monkeypatch):
     assert not (root / "moved" / "p.sock").exists()
 
 
-def test_what_a_killed_kubelet_left_in_pod_resources_goes(root):
+def test_prepare_removes_sockets_of_a_killed_kubelet(root):
     directories = Directories(root)
     directories.prepare()
     where = directories.pod_resources_socket.parent
@@ -186,7 +186,7 @@ def test_what_a_killed_kubelet_left_in_pod_resources_goes(root):
             left = stack.enter_context(socket.socket(socket.AF_UNIX))
             left.bind(str(where / name))
             if name == ".feedfeedfee":
-                left.listen()  # of a kubelet that is just starting
+                left.listen()  # belongs to a kubelet that is starting
         (where / ".abcdef01234").touch()
         directories.prepare()
     assert {entry.name for entry in where.iterdir()} == {
@@ -196,7 +196,7 @@ def test_what_a_killed_kubelet_left_in_pod_resources_goes(root):
     }
 
 
-def test_what_waits_to_be_found_stays(root):
+def test_prepare_keeps_sockets_in_plugins_registry(root):
     directories = Directories(root)
     directories.plugins_registry_dir.mkdir()
     (directories.plugins_registry_dir / "plugin.sock").touch()
@@ -204,7 +204,7 @@ def test_what_waits_to_be_found_stays(root):
     assert (directories.plugins_registry_dir / "plugin.sock").exists()
 
 
-def test_a_relative_root():
+def test_relative_root_is_rejected():
     with pytest.raises(StartError) as error:
         Directories(Path("here")).prepare()
     assert str(error.value) == (
@@ -213,14 +213,14 @@ def test_a_relative_root():
     assert not Path("here").exists()
 
 
-def test_a_root_too_long_for_sockets(root):
+def test_root_too_long_for_sockets_is_rejected(root):
     with pytest.raises(StartError, match="bytes, the kernel allows 107: use a shorter directory"):
         Directories(root / ("x" * 100)).prepare()
     assert list(root.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["plugin_socket", "pod_resources_socket"])
-def test_another_kubelet(root, name):
+def test_directory_of_a_running_kubelet_is_rejected(root, name):
     directories = Directories(root)
     directories.plugin_dir.mkdir()
     directories.pod_resources_socket.parent.mkdir()
@@ -235,11 +235,11 @@ def test_another_kubelet(root, name):
             f"another kubelet serves {path}: stop it or choose another directory"
         )
         assert path.is_socket()
-    # Nothing of the other one's is touched.
+    # Nothing of the other kubelet is removed.
     assert (directories.plugin_dir / "plugin.sock").exists()
 
 
-def test_a_socket_that_nobody_serves_is_in_nobodys_way(root):
+def test_stale_kubelet_socket_is_removed(root):
     directories = Directories(root)
     directories.plugin_dir.mkdir()
     with socket.socket(socket.AF_UNIX) as served:
@@ -249,7 +249,7 @@ def test_a_socket_that_nobody_serves_is_in_nobodys_way(root):
 
 
 @pytest.mark.parametrize("name", ["device-plugins", "plugins_registry", "pod-resources"])
-def test_a_file_where_a_directory_belongs(root, name):
+def test_file_instead_of_a_subdirectory_is_rejected(root, name):
     (root / name).touch()
     with pytest.raises(StartError, match=name) as error:
         Directories(root).prepare()
@@ -257,21 +257,21 @@ def test_a_file_where_a_directory_belongs(root, name):
     assert (root / name).is_file()
 
 
-def test_a_directory_where_a_socket_belongs(root):
+def test_directory_instead_of_a_socket_is_rejected(root):
     directories = Directories(root)
     directories.plugin_socket.mkdir(parents=True)
     with pytest.raises(StartError, match="is not a socket"):
         directories.prepare()
 
 
-def test_an_unwritable_directory(root, monkeypatch):
-    # Permissions do not stop root, who may be running this.
+def test_unwritable_directory_is_rejected(root, monkeypatch):
+    # Permissions do not apply to root, which may run this test.
     monkeypatch.setattr(os, "access", lambda path, how, *, dir_fd: False)
     with pytest.raises(StartError, match=f"^cannot write in directory {root}: choose another one$"):
         Directories(root).prepare()
 
 
-def test_what_a_killed_writer_of_the_checkpoint_left_goes_at_the_start(root):
+def test_start_removes_temporary_file_of_a_killed_writer(root):
     plugin_dir = Directories(root).plugin_dir
     plugin_dir.mkdir(parents=True)
     left = plugin_dir / f".{CHECKPOINT_NAME}.tmp-1-2"
@@ -280,7 +280,7 @@ def test_what_a_killed_writer_of_the_checkpoint_left_goes_at_the_start(root):
         assert not left.exists()
 
 
-def test_a_start_says_why_pod_resources_cannot_be_served(root):
+def test_start_reports_why_pod_resources_cannot_be_served(root):
     with MockKubelet(root):
         pass
     socket_path = Directories(root).pod_resources_socket

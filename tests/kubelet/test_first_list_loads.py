@@ -1,4 +1,4 @@
-"""What a kubelet loads to answer its first List: a client waits for that."""
+"""Modules that a kubelet imports for its first List, while a client waits."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-_ASKED = """
+_LISTS = """
 import json, sys
 import grpc
 from devicemanager.kubelet.mock import MockKubelet
@@ -15,28 +15,28 @@ from devicemanager.testing import pod_manifest
 with MockKubelet() as kubelet, grpc.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as to:
     loaded = []
 
-    def ask():
+    def list_pods():
         before = set(sys.modules)
         to.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=20)
         loaded.append(sorted(set(sys.modules) - before))
 
-    ask()
+    list_pods()
     kubelet.admit(pod_manifest("a", {}))
-    ask()
+    list_pods()
 print(json.dumps(loaded))
 """
 
 
 @pytest.fixture(scope="module")
 def loaded():
-    command = [sys.executable, "-c", _ASKED]
+    command = [sys.executable, "-c", _LISTS]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=50, check=True)
     return json.loads(done.stdout)
 
 
-def test_a_node_without_pods_loads_nothing(loaded):
+def test_list_without_pods_imports_nothing(loaded):
     assert loaded[0] == []
 
 
-def test_pods_load_what_they_are_told_in_and_nothing_of_memory_and_claims(loaded):
+def test_list_with_pods_imports_only_their_values(loaded):
     assert loaded[1] == ["podresources.values"]

@@ -1,4 +1,4 @@
-"""Structured claims in a whole kubelet: with devices of plugins, over restarts, in PodResources."""
+"""Structured claims in a MockKubelet: with plugin devices, over restarts, in PodResources."""
 
 import pytest
 
@@ -18,13 +18,13 @@ DRIVER = "d.example.com"
 
 @pytest.fixture
 def kubelet(tmp_path_factory):
-    with MockKubelet(settings=Settings(node_name="n0", durability="process")) as found:
-        found.publish(pool())
-        found.define(device_class())
+    with MockKubelet(settings=Settings(node_name="n0", durability="process")) as running:
+        running.publish(pool())
+        running.define(device_class())
         for name in ("x", "y"):
-            found.claim(claim(name))
-        found.claim(claim("both", {"deviceClass": "gpu", "requests": {"count": 2}}))
-        yield found
+            running.claim(claim(name))
+        running.claim(claim("both", {"deviceClass": "gpu", "requests": {"count": 2}}))
+        yield running
 
 
 def connect(kubelet):
@@ -47,27 +47,27 @@ def manifest(name, *claims, gpus=0, uses=None):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-def held(kubelet, name):
+def allocated(kubelet, name):
     allocation = kubelet.claims.claim(f"default/{name}").allocation
     return [each.device.name for each in allocation.grants] if allocation else []
 
 
-def test_claims_and_devices_come_together(kubelet):
+def test_pod_gets_claims_and_devices(kubelet):
     connect(kubelet)
     admission = kubelet.admit(manifest("p", "x", "y", gpus=1, uses=["x"]))
     assert admission.containers["main"].claims == {"x": ("p/a",)}
-    assert (held(kubelet, "x"), kubelet.devices("p")) == (["a"], {"main": {GPU: ["gpu-0"]}})
+    assert (allocated(kubelet, "x"), kubelet.devices("p")) == (["a"], {"main": {GPU: ["gpu-0"]}})
 
 
-def test_devices_that_are_rejected_free_the_claims(kubelet):
+def test_rejected_devices_free_the_claims(kubelet):
     connect(kubelet)
     rejected = kubelet.admit(manifest("p", "x", gpus=2))
     assert not rejected.admitted and GPU in rejected.message
-    assert held(kubelet, "x") == []
+    assert allocated(kubelet, "x") == []
     assert kubelet.admit(manifest("q", "both")).admitted
 
 
-def test_claims_that_are_rejected_leave_the_devices(kubelet):
+def test_rejected_claims_allocate_no_devices(kubelet):
     plugin = connect(kubelet)
     assert kubelet.admit(manifest("p", "both")).admitted
     rejected = kubelet.admit(manifest("q", "x", gpus=1))
@@ -77,37 +77,37 @@ def test_claims_that_are_rejected_leave_the_devices(kubelet):
     assert kubelet.admit(manifest("r", gpus=1)).admitted
 
 
-def test_pods_that_end_free_their_claims(kubelet):
+def test_ended_pods_free_their_claims(kubelet):
     ends = manifest("p", "x")
     ends["spec"]["restartPolicy"] = "Never"
     kubelet.admit(ends)
     kubelet.admit(manifest("q", "y"))
     kubelet.finish("p")
-    assert (held(kubelet, "x"), held(kubelet, "y")) == ([], ["b"])
+    assert (allocated(kubelet, "x"), allocated(kubelet, "y")) == ([], ["b"])
     kubelet.terminate("q")
-    assert held(kubelet, "y") == []
+    assert allocated(kubelet, "y") == []
 
 
-def test_claims_survive_a_restart_and_a_reboot(kubelet):
+def test_claims_survive_restart_and_reboot(kubelet):
     kubelet.admit(manifest("p", "y"))
     kubelet.admit(manifest("q", "x"))
-    for again in (kubelet.restart, kubelet.reboot):
-        again()
-        assert (held(kubelet, "y"), held(kubelet, "x")) == (["a"], ["b"])
+    for change in (kubelet.restart, kubelet.reboot):
+        change()
+        assert (allocated(kubelet, "y"), allocated(kubelet, "x")) == (["a"], ["b"])
         assert kubelet.claims.is_sources_ready
     assert not kubelet.admit(manifest("r", "both")).admitted
 
 
-def test_objects_may_come_while_the_kubelet_is_stopped(kubelet):
+def test_objects_can_be_applied_while_the_kubelet_is_stopped(kubelet):
     kubelet.stop()
     kubelet.publish(pool("q", ["c"]))
     kubelet.claim(claim("z", {"deviceClass": "gpu", "requests": {"count": 3}}))
     kubelet.start()
     assert kubelet.admit(manifest("p", "z")).admitted
-    assert held(kubelet, "z") == ["a", "b", "c"]
+    assert allocated(kubelet, "z") == ["a", "b", "c"]
 
 
-def test_another_kubelet_on_the_directory_waits_for_the_pods_of_the_first(tmp_path):
+def test_second_kubelet_waits_for_the_pods_of_the_first(tmp_path):
     settings = Settings(node_name="n0", durability="process")
     with MockKubelet(tmp_path, settings) as first:
         first.publish(pool())
@@ -122,14 +122,14 @@ def test_another_kubelet_on_the_directory_waits_for_the_pods_of_the_first(tmp_pa
         second.claim(claim("x"))
         assert not second.claims.is_sources_ready
         admission = second.admit(manifest("p", "x"))
-        assert admission.admitted and held(second, "x") == ["a"]
+        assert admission.admitted and allocated(second, "x") == ["a"]
         assert second.pods()["p"].running == {"main"}
         second.sources_ready()
         with pytest.raises(ClaimsError):
             second.claims.claim("default/y")
 
 
-def test_what_drivers_prepare_reaches_the_container_and_pod_resources(kubelet):
+def test_prepared_devices_reach_container_and_pod_resources(kubelet):
     kubelet.claims.set_driver(DRIVER, FakeDriver("gpu", failures=1))
     admission = kubelet.admit(manifest("p", "x"))
     assert admission.admitted
@@ -144,7 +144,7 @@ def test_what_drivers_prepare_reaches_the_container_and_pod_resources(kubelet):
         assert shown.claim_resources == (ClaimResource(DRIVER, "p", "a", options.cdi_devices),)
 
 
-def test_a_container_shows_the_claims_that_it_names(kubelet):
+def test_container_lists_only_the_claims_that_it_names(kubelet):
     kubelet.admit(manifest("p", "x", "y", uses=["y"]))
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         (pod,) = client.list()
@@ -154,7 +154,7 @@ def test_a_container_shows_the_claims_that_it_names(kubelet):
         assert list(client.list()) == []
 
 
-def test_a_device_that_no_pool_offers_is_unhealthy(kubelet):
+def test_device_removed_from_its_pool_is_unhealthy(kubelet):
     connect(kubelet)
     kubelet.admit(manifest("p", "both", gpus=1))
 
@@ -170,7 +170,7 @@ def test_a_device_that_no_pool_offers_is_unhealthy(kubelet):
     assert status()["claim:both"] == [("d.example.com/p/a", "Unhealthy"), healthy[1]]
 
 
-def test_sources_of_objects(kubelet, tmp_path):
+def test_publish_accepts_every_kind_of_source(kubelet, tmp_path):
     file = tmp_path / "pools.yaml"
     file.write_text("apiVersion: devmgmtproto.k8s.io/v1alpha1\nkind: DevicePool\n"
                     "metadata: {name: file}\nspec: {driver: d, devices: []}\n")  # fmt: skip
@@ -191,16 +191,16 @@ def test_sources_of_objects(kubelet, tmp_path):
             kubelet.publish(bad)
 
 
-def test_a_claim_cannot_be_changed_while_it_is_allocated(kubelet):
+def test_allocated_claim_cannot_be_changed(kubelet):
     kubelet.admit(manifest("p", "x"))
     with pytest.raises(ClaimsError, match="spec: Forbidden: the claim is allocated"):
         kubelet.claim(claim("x", {"deviceClass": "gpu", "requests": {"count": 2}}))
     kubelet.terminate("p")
     kubelet.claim(claim("x", {"deviceClass": "gpu", "requests": {"count": 2}}))
-    assert kubelet.admit(manifest("q", "x")).admitted and held(kubelet, "x") == ["a", "b"]
+    assert kubelet.admit(manifest("q", "x")).admitted and allocated(kubelet, "x") == ["a", "b"]
 
 
-def test_admin_access_is_for_the_namespaces_of_the_settings():
+def test_admin_access_needs_a_namespace_of_the_settings():
     settings = Settings(node_name="n0", claims_admin_namespaces={"ops"}, durability="process")
     with MockKubelet(settings=settings) as kubelet:
         kubelet.publish(pool())

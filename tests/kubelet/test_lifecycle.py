@@ -39,44 +39,44 @@ from tests.hostile import hostile
 GPU = hostile.RESOURCE
 
 
-# -- one life at a time --------------------------------------------------------------------
+# -- one process at a time --------------------------------------------------------------------
 
 
 @attrs.define(eq=False)
 class Process:
-    """Counts how many serve; fails as it is told to."""
+    """A process that records whether it runs, and fails on request."""
 
-    serving: list[Process]
+    running: list[Process]
     fails_to_start: bool = False
     fails_to_stop: bool = False
     socket: Path = Path("/r/kubelet.sock")
 
     def start(self) -> None:
-        assert not self.serving, "two at a time"
+        assert not self.running, "two processes at a time"
         if self.fails_to_start:
             raise StartError("no")
-        self.serving.append(self)
+        self.running.append(self)
 
     def stop(self) -> None:
-        self.serving.remove(self)
+        self.running.remove(self)
         if self.fails_to_stop:
-            raise StopError("not quite")
+            raise StopError("no")
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """What serves is what the calls that succeeded say."""
+    """The running process is the one of the last call that succeeded."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.serving: list[Process] = []
-        self.next = Process(self.serving)
+        self.running: list[Process] = []
+        self.next = Process(self.running)
         self.events = EventStream()
         self.life = Lifecycle(self.events, lambda: self.next, lambda _: None)
         self.expected: Process | None = None
 
     @rule(start=st.booleans(), stop=st.booleans())
     def choose(self, start: bool, stop: bool) -> None:
-        self.next = Process(self.serving, start, stop)
+        self.next = Process(self.running, start, stop)
 
     @rule()
     def start(self) -> None:
@@ -103,7 +103,7 @@ class AnyOrder(RuleBasedStateMachine):
         before, self.expected = self.expected, None
         between: list[int] = []
         try:
-            self.life.replace(lambda: between.append(len(self.serving)))
+            self.life.replace(lambda: between.append(len(self.running)))
             self.expected = self.next
         except StartError:
             assert self.next.fails_to_start
@@ -113,12 +113,12 @@ class AnyOrder(RuleBasedStateMachine):
         self.next = attrs.evolve(self.next)
 
     @invariant()
-    def what_serves_is_known(self) -> None:
-        assert self.serving == ([] if self.expected is None else [self.expected])
+    def running_process_is_known(self) -> None:
+        assert self.running == ([] if self.expected is None else [self.expected])
         assert self.life.process is self.expected
 
     @invariant()
-    def every_start_has_its_stop(self) -> None:
+    def starts_and_stops_alternate(self) -> None:
         kinds = [event.kind for event in self.events.recent()]
         assert kinds[::2] == [EventKind.STARTED] * len(kinds[::2])
         assert kinds[1::2] == [EventKind.STOPPED] * len(kinds[1::2])
@@ -127,8 +127,8 @@ class AnyOrder(RuleBasedStateMachine):
 TestAnyOrder = AnyOrder.TestCase
 
 
-def test_two_threads_start_at_once():
-    """One serves, the other is told so, and nothing of the first is lost."""
+def test_concurrent_starts_start_one_process():
+    """One succeeds, the other is rejected without affecting it."""
     for _ in range(10):
         kubelet = MockKubelet()
         together = threading.Barrier(2)
@@ -149,29 +149,29 @@ def test_two_threads_start_at_once():
         assert not kubelet.root.exists()
 
 
-def test_any_calls_from_four_threads():
-    """At the end it serves, with every pod and device in its place."""
+def test_random_calls_from_four_threads():
+    """In the end it runs, and its state is consistent."""
     kubelet = MockKubelet()
-    seen: list[BaseException] = []
+    errors: list[BaseException] = []
 
-    def hurry(seed: int) -> None:
+    def call_at_random(seed: int) -> None:
         chosen = random.Random(seed)
         for _ in range(6):
             try:
                 getattr(kubelet, chosen.choice(["start", "stop", "restart", "reboot"]))()
                 kubelet.admit(pod_manifest(f"p{seed}-{chosen.random()}"))
             except RequestError:
-                continue  # it runs already, or another thread has stopped it
+                continue  # it is already running, or another thread has stopped it
             except BaseException as error:
-                seen.append(error)
+                errors.append(error)
                 raise
 
-    threads = [threading.Thread(target=hurry, args=(seed,)) for seed in range(4)]
+    threads = [threading.Thread(target=call_at_random, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(50)
-    assert not seen and not any(thread.is_alive() for thread in threads)
+    assert not errors and not any(thread.is_alive() for thread in threads)
     kubelet.restart()
     assert kubelet.plugin_socket.is_socket() and kubelet.pod_resources_socket.is_socket()
     kubelet.manager.self_check()
@@ -183,7 +183,7 @@ def test_any_calls_from_four_threads():
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o777])
-def test_sockets_are_for_owner_and_group_whatever_the_umask(mask):
+def test_mode_of_sockets_does_not_depend_on_the_umask(mask):
     with MockKubelet() as kubelet:
         kubelet.stop()
         before = os.umask(mask)
@@ -198,8 +198,8 @@ def test_sockets_are_for_owner_and_group_whatever_the_umask(mask):
 # -- stop and start ------------------------------------------------------------------------
 
 
-def test_both_servers_start_at_once_and_kubelet_sock_appears_last(monkeypatch):
-    """gRPC sleeps for a millisecond in the start of each."""
+def test_servers_start_in_parallel_and_kubelet_sock_appears_last(monkeypatch):
+    """gRPC sleeps for a millisecond when a server starts."""
     ready = threading.Event()
     registration, pod_resources = RegistrationServer.start, PodResourcesServer.start
     watcher = PluginWatcher.start
@@ -242,7 +242,7 @@ def test_both_servers_start_at_once_and_kubelet_sock_appears_last(monkeypatch):
 
 @pytest.mark.parametrize("part", [PodResourcesServer, PluginWatcher])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, StartError])
-def test_a_start_that_ends_halfway_publishes_nothing(monkeypatch, part, error):
+def test_failed_start_publishes_no_socket(monkeypatch, part, error):
     def fail(_):
         raise error("planted")
 
@@ -258,8 +258,7 @@ def test_a_start_that_ends_halfway_publishes_nothing(monkeypatch, part, error):
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt at the ``at``-th line from here on of ``_serve``, and of what the
-    standard library hands over between threads in it."""
+    """Raises KeyboardInterrupt at the ``at``-th line of ``_serve`` and of the futures in it."""
 
     FILES = (process.__file__, concurrent.futures._base.__file__)
 
@@ -271,7 +270,7 @@ class Interrupt:
         if code.co_filename not in self.FILES:
             return None
         line = linecache.getline(code.co_filename, frame.f_lineno).strip()
-        # Python tells of a `with` line again before it leaves the block: none comes there.
+        # Python reports a `with` line again when it leaves the block: no interrupt can occur there.
         if event == "line" and not line.startswith(("with ", "try:")):
             self.left -= 1
             if self.left < 0:
@@ -280,7 +279,7 @@ class Interrupt:
         return self
 
 
-def test_a_start_that_is_interrupted_at_any_line_ends_and_leaves_nothing():
+def test_start_interrupted_at_any_line_leaves_nothing():
     kubelet = MockKubelet()
     kubelet.start()
     kubelet.stop()
@@ -320,12 +319,12 @@ def test_stop_and_start_keep_directory_and_devices():
             kubelet.start()
             assert kubelet.root == root
             assert kubelet.devices(uid) == {"main": {GPU: ["d0"]}}
-            # As after a restart, what belongs to no pod is free: all pods are known.
+            # As after a restart, all pods are known, and devices of others are free.
             assert kubelet.manager.is_sources_ready
     assert not root.exists()
 
 
-def test_a_restart_knows_all_pods_and_frees_what_others_held(tmp_path):
+def test_restart_frees_devices_of_unknown_pods(tmp_path):
     first = MockKubelet(tmp_path)
     with first, hostile.RawPlugin(first.plugin_dir / "p.sock"):
         assert hostile.register(first.plugin_socket, "p.sock") is None
@@ -337,8 +336,8 @@ def test_a_restart_knows_all_pods_and_frees_what_others_held(tmp_path):
         assert second.manager.pods() == frozenset()
 
 
-def test_a_pod_that_is_gone_for_a_start_is_admitted_again():
-    """Its containers do not run, and its plugin is not back: rejected, as after a restart."""
+def test_pod_that_was_not_started_is_admitted_again():
+    """It has no running container, and its plugin has not re-registered: it is rejected."""
     with MockKubelet() as kubelet:
         with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
             assert hostile.register(kubelet.plugin_socket, "p.sock") is None
@@ -349,7 +348,7 @@ def test_a_pod_that_is_gone_for_a_start_is_admitted_again():
         assert kubelet.pods()[uid].phase == "Failed"
 
 
-def test_paths_are_absolute_before_the_start():
+def test_paths_are_known_before_the_start():
     kubelet = MockKubelet()
     assert kubelet.plugin_dir.is_absolute() and kubelet.root.is_dir()
     before = kubelet.root
@@ -359,7 +358,7 @@ def test_paths_are_absolute_before_the_start():
         assert kubelet.root == before and kubelet.plugin_socket.is_socket()
 
 
-def test_somebody_elses_directory_of_the_same_name_is_not_used():
+def test_existing_directory_is_not_used_as_temporary_root():
     kubelet = MockKubelet()
     kubelet.close()
     kubelet.root.mkdir()
@@ -368,15 +367,15 @@ def test_somebody_elses_directory_of_the_same_name_is_not_used():
     kubelet.root.rmdir()
 
 
-def test_a_kubelet_that_runs_is_not_closed_by_a_second_with():
+def test_second_with_block_does_not_close_a_running_kubelet():
     with MockKubelet() as kubelet:
         with pytest.raises(RequestError, match="already running"), kubelet:
             pass
         assert kubelet.capacity() == {}
 
 
-def test_an_event_callback_cannot_stop_the_kubelet(caplog):
-    """It would wait for the thread it runs on."""
+def test_event_callback_cannot_stop_the_kubelet(caplog):
+    """It would wait for the thread that it runs on."""
     with MockKubelet() as kubelet:
         kubelet.events.subscribe(lambda event: kubelet.stop())
         assert kubelet.admit(pod_manifest("a")).admitted
@@ -384,8 +383,8 @@ def test_an_event_callback_cannot_stop_the_kubelet(caplog):
         assert kubelet.capacity() == {}
 
 
-def test_a_stop_during_the_readmission_rejects_no_pod():
-    """The next start decides about it."""
+def test_stop_during_readmission_rejects_no_pod():
+    """The next start admits it."""
     pods = PodStore()
     uid = workers_of(pods, FakePlugin(GPU)).admit(TRAIN, start=False).uid
     plugin = FakePlugin(GPU)
@@ -409,7 +408,7 @@ TRAIN = manifests.parse(pod_manifest("train", {GPU: 1}))
 def workers_of(
     pods: PodStore, plugin: FakePlugin, manager: DeviceManager | None = None
 ) -> PodWorkers:
-    """The workers of one life of the kubelet, with one plugin of one device."""
+    """Return the workers of a kubelet process with one plugin of one device."""
     manager = manager or DeviceManager()
     plugin.register(manager.plugins)
     plugin.send_list([Device(DeviceId("d0"))])

@@ -1,4 +1,4 @@
-"""What the system rejects, in one line."""
+"""Errors of the system, as one line."""
 
 import pytest
 
@@ -22,18 +22,18 @@ from devicemanager.kubelet.limits import explained, reason
         (ValueError("no new thread"), "no new thread"),
     ],
 )
-def test_each_reason_is_one_line(error, line):
+def test_reason_is_one_line(error, line):
     assert reason(error) == line
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(12, "no"), RuntimeError("no")])
-def test_a_start_that_the_system_rejects_is_a_start_error(error):
+def test_system_error_becomes_a_start_error(error):
     with pytest.raises(StartError) as caught, explained():
         raise error
     assert str(caught.value) == f"the kubelet cannot start: {reason(error)}"
     assert caught.value.__cause__ is error
 
 
-def test_other_errors_stay_what_they_are():
+def test_other_errors_are_not_changed():
     with pytest.raises(KeyError), explained():
         raise KeyError("x")

@@ -1,4 +1,4 @@
-"""Containers that end and pods that are deleted, on a kubelet with a plugin."""
+"""Containers that exit and pods that are deleted, on a kubelet with a plugin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devicemanager.testing import pod_manifest
 GPU = "vendor.com/gpu"
 
 
-def test_back_off_and_deletion_in_virtual_time() -> None:
+def test_back_off_and_deletion_follow_the_clock() -> None:
     clock = ManualClock(1000.0)
     settings = SimulationSettings(resource_name=GPU, number_devices=1, pre_start=True)
     with MockKubelet(clock=clock) as kubelet, SimulatedPlugin(settings, kubelet.plugin_dir):
@@ -44,10 +44,10 @@ def test_back_off_and_deletion_in_virtual_time() -> None:
         clock.advance(1)
         assert "train" not in kubelet.pods()
         assert kubelet.admit(pod_manifest("another", {GPU: 1})).admitted
-        for ask in (
+        for method in (
             kubelet.delete,
             kubelet.container_statuses,
             lambda uid: kubelet.exit_container(uid, "main"),
         ):
             with pytest.raises(RequestError, match="no pod has the UID"):
-                ask("train")
+                method("train")

@@ -1,4 +1,4 @@
-"""Waiting for events and calls, in any thread and in event loops, and what a failure says."""
+"""Waits for devices, events and calls, on threads and on event loops, and their reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kubelet() -> Iterator[MockKubelet]:
         ),
     ):
         kubelet.wait_for_resource(GPU, 2)
-        # Lists may be counted before Register is answered, and tests look at calls from a mark on.
+        # Devices can be counted before Register is recorded, and tests select calls by a mark.
         kubelet.wait_for_call(GPU, rpc="Register", since=Mark(0, 0))
         yield kubelet
 
@@ -46,10 +46,10 @@ def run(kubelet: MockKubelet, name: str) -> str:
     return admission.uid
 
 
-# -- what a wait sees ----------------------------------------------------------------------
+# -- what a watch collects ----------------------------------------------------------------------
 
 
-def test_events_and_calls_are_seen_in_their_order_and_none_is_missed() -> None:
+def test_watch_collects_events_and_calls_in_order() -> None:
     events = EventStream(keep=2)
     calls = CallLog(events, 2, 1000)
     tap = calls.recorder(GPU, "g.sock")
@@ -76,7 +76,7 @@ def test_events_and_calls_are_seen_in_their_order_and_none_is_missed() -> None:
 # -- waits ---------------------------------------------------------------------------------
 
 
-def test_an_event_since_a_mark(kubelet: MockKubelet) -> None:
+def test_wait_for_event_since_a_mark(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
     uid = run(kubelet, "since")
     event = kubelet.wait_for_event("admitted", since=mark, timeout=0)
@@ -87,7 +87,7 @@ def test_an_event_since_a_mark(kubelet: MockKubelet) -> None:
         kubelet.wait_for_event("admitted", timeout=0)
 
 
-def test_an_event_by_text_pod_and_predicate(kubelet: MockKubelet) -> None:
+def test_wait_for_event_by_text_pod_and_predicate(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
     run(kubelet, "one")
     uid = run(kubelet, "two")
@@ -109,7 +109,7 @@ def test_an_event_by_text_pod_and_predicate(kubelet: MockKubelet) -> None:
         )
 
 
-def test_an_event_that_comes_while_waiting(kubelet: MockKubelet) -> None:
+def test_wait_for_event_that_happens_during_the_wait(kubelet: MockKubelet) -> None:
     thread = threading.Timer(0.01, run, (kubelet, "while"))
     mark = kubelet.mark()
     thread.start()
@@ -119,12 +119,12 @@ def test_an_event_that_comes_while_waiting(kubelet: MockKubelet) -> None:
     thread.join()
 
 
-def test_a_call_that_does_not_come(kubelet: MockKubelet) -> None:
+def test_wait_for_call_times_out(kubelet: MockKubelet) -> None:
     with pytest.raises(WaitTimeout, match=r"waited 0 s for the call\(rpc='Allocate', code='OK'\)"):
         kubelet.wait_for_call(rpc="Allocate", code="OK", timeout=0)
 
 
-def test_what_came_before_the_wait_is_not_waited_for_and_the_error_says_so(
+def test_timeout_mentions_a_match_before_the_wait(
     kubelet: MockKubelet,
 ) -> None:
     run(kubelet, "early")
@@ -190,21 +190,21 @@ def test_what_came_before_the_wait_is_not_waited_for_and_the_error_says_so(
         ),
     ],
 )
-def test_what_cannot_be_waited_for_is_rejected_at_once(
+def test_invalid_arguments_are_rejected_at_once(
     wait: Callable[[MockKubelet], object], message: str, kubelet: MockKubelet
 ) -> None:
     with pytest.raises(RequestError, match=message):
         wait(kubelet)
 
 
-def test_a_wait_without_an_end(kubelet: MockKubelet) -> None:
+def test_infinite_timeout_is_accepted(kubelet: MockKubelet) -> None:
     since = kubelet.mark()
     threading.Thread(target=run, args=(kubelet, "later")).start()
     found = kubelet.wait_for_event("terminated", since=since, timeout=math.inf)
     assert found.message == "pod default/later terminated"
 
 
-def test_a_sequence(kubelet: MockKubelet) -> None:
+def test_expect_returns_the_steps(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
     uid = run(kubelet, "sequence")
     found = kubelet.expect(
@@ -220,7 +220,7 @@ def test_a_sequence(kubelet: MockKubelet) -> None:
     assert kubelet.expect(succeeded, since=mark) == found[:1]
 
 
-def test_a_sequence_in_another_order_shows_how_far_it_came(kubelet: MockKubelet) -> None:
+def test_expect_shows_which_steps_were_found(kubelet: MockKubelet) -> None:
     run(kubelet, "before")
     mark = kubelet.mark()
     run(kubelet, "order")
@@ -237,7 +237,7 @@ def test_a_sequence_in_another_order_shows_how_far_it_came(kubelet: MockKubelet)
     assert lines[-1] == "  allocatable now: {'vendor.com/gpu': 2}"
 
 
-def test_what_is_not_answered_yet_is_shown() -> None:
+def test_timeout_shows_calls_in_progress() -> None:
     kubelet = MockKubelet()
     tap = kubelet.calls.recorder(GPU, "g.sock")
     assert tap is not None
@@ -252,7 +252,7 @@ def test_what_is_not_answered_yet_is_shown() -> None:
     kubelet.close()
 
 
-def test_a_long_timeline_is_cut_in_the_middle() -> None:
+def test_long_report_is_shortened_in_the_middle() -> None:
     kubelet = MockKubelet()
     for number in range(100):
         kubelet.events.publish(EventKind.DEVICES_UPDATED, f"list {number}")
@@ -265,8 +265,8 @@ def test_a_long_timeline_is_cut_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize(("count", "shown"), [(40, 40), (41, 41)])
-def test_a_timeline_of_40_is_shown_whole(count: int, shown: int) -> None:
-    """Of 41 one is left out, and a line says so."""
+def test_report_of_up_to_40_entries_is_complete(count: int, shown: int) -> None:
+    """Of 41 entries one is left out, with a line instead."""
     kubelet = MockKubelet()
     for number in range(count):
         kubelet.events.publish(EventKind.DEVICES_UPDATED, f"list {number}")
@@ -277,7 +277,7 @@ def test_a_timeline_of_40_is_shown_whole(count: int, shown: int) -> None:
     assert ("  ... 1 more ..." in lines) is (count == 41)
 
 
-def test_of_what_was_before_a_little_is_shown() -> None:
+def test_report_shows_a_few_entries_before_the_wait() -> None:
     kubelet = MockKubelet()
     for number in range(30):
         kubelet.events.publish(EventKind.DEVICES_UPDATED, f"list {number}")
@@ -297,7 +297,7 @@ def test_of_what_was_before_a_little_is_shown() -> None:
     ]
 
 
-def test_why_devices_are_not_there(tmp_path: Path) -> None:
+def test_timeout_explains_why_devices_are_missing(tmp_path: Path) -> None:
     def why(count: int | None = 1) -> str:
         with pytest.raises(WaitTimeout) as caught:
             kubelet.wait_for_resource(GPU, count, timeout=0)
@@ -322,7 +322,7 @@ def test_why_devices_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["allocate", "listd"])
-def test_a_step_that_there_is_not(kubelet: MockKubelet, step: str) -> None:
+def test_expect_rejects_unknown_step(kubelet: MockKubelet, step: str) -> None:
     with pytest.raises(RequestError, match=f"^unknown event or RPC '{step}': use one of started"):
         kubelet.expect(step)
 
@@ -330,7 +330,7 @@ def test_a_step_that_there_is_not(kubelet: MockKubelet, step: str) -> None:
 # -- on an event loop ----------------------------------------------------------------------
 
 
-def test_all_of_it_on_an_event_loop(kubelet: MockKubelet) -> None:
+def test_asynchronous_methods_share_an_event_loop(kubelet: MockKubelet) -> None:
     async def test() -> None:
         mark = kubelet.mark()
         await kubelet.wait_for_resource_async(GPU, 2)
@@ -346,7 +346,7 @@ def test_all_of_it_on_an_event_loop(kubelet: MockKubelet) -> None:
         await kubelet.start_container_async(admission.uid, "main")
         assert await kubelet.finish_async(admission.uid) == "Succeeded"
         await kubelet.terminate_async(admission.uid)
-        # They waited on the loop that did all this.
+        # These waits ran on the loop that did all this.
         event, found, *_ = await waits
         assert event.kind == "finished" and len(found) == 2
 
@@ -361,7 +361,7 @@ def test_all_of_it_on_an_event_loop(kubelet: MockKubelet) -> None:
         (lambda k: k.wait_for_async(lambda: False, 0.01, "a miracle"), "a miracle; what did"),
     ],
 )
-def test_too_late_on_an_event_loop(
+def test_asynchronous_waits_time_out(
     kubelet: MockKubelet, wait: Callable[[MockKubelet], Awaitable[object]], words: str
 ) -> None:
     async def test() -> None:
@@ -371,9 +371,7 @@ def test_too_late_on_an_event_loop(
     asyncio.run(test())
 
 
-def test_a_cancelled_wait_leaves_nothing_behind(
-    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancelled_wait_unsubscribes(kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         task = asyncio.create_task(kubelet.wait_for_event_async("stopped", timeout=PATIENCE))
         await asyncio.sleep(0)
@@ -387,7 +385,7 @@ def test_a_cancelled_wait_leaves_nothing_behind(
     assert (subscribed.calls, subscribed.open) == (1, 0)
 
 
-def test_a_kubelet_as_an_asynchronous_context() -> None:
+def test_kubelet_is_an_asynchronous_context_manager() -> None:
     async def test() -> None:
         async with MockKubelet() as kubelet:
             await kubelet.restart_async()

@@ -30,6 +30,7 @@ class TooManyDevices(ValueError):
 Simulated = Mapping[str, int | str | Iterable[Device]]
 """Devices by resource: a number, a text such as ``8@0,1``, or the devices themselves."""
 
+# The number of digits is limited, since int() raises another error for very long texts.
 _COUNT = re.compile(r"[0-9]{1,20}")
 _GROUP = re.compile(r"(?P<count>[0-9]{1,20})@(?P<node>[0-9]{1,3}|none)")
 _NODE = re.compile(r"[0-9]{1,3}|none")
@@ -45,6 +46,7 @@ def places(text: str) -> tuple[int | None, ...]:
     """
     found: list[int | None] = []
     for count, nodes in _groups(text):
+        # Checked before the list grows: a count can have 20 digits.
         if len(found) + count > MOST_DEVICES:
             raise TooManyDevices(
                 f"more than {MOST_DEVICES} devices: a kubelet rejects a longer list"
@@ -59,6 +61,7 @@ def _groups(text: str) -> Iterator[tuple[int, list[int | None]]]:
         return
     count, nodes = 0, list[int | None]()
     for part in text.split(","):
+        # A comma separates the nodes of a group as well as groups: ``2@0,1,6@1`` are two groups.
         if nodes and _NODE.fullmatch(part):
             nodes.append(_node(part))
             continue

@@ -93,6 +93,7 @@ class InMemoryKubelet:
         devices = simulated_devices(simulate or {})
         self._plugins = {name: InMemoryPlugin(name, each) for name, each in devices.items()}
         self._serve(saved)
+        # All pods of the checkpoint are assumed to exist, so devices of others are free at once.
         if saved is not None:
             self.manager.sources_ready(self.manager.pods())
         self._register_all()
@@ -122,6 +123,7 @@ class InMemoryKubelet:
             if process is None:
                 return
             process.stop()
+            # Without a stream to end, the plugins have to be notified.
             for plugin in self._plugins.values():
                 plugin.was_dropped()
         self.events.publish(EventKind.STOPPED, "kubelet stopped")
@@ -146,7 +148,7 @@ class InMemoryKubelet:
 
         Containers keep running. The plugins re-register when the kubelet knows its pods.
         """
-        with self._turn:
+        with self._turn:  # no plugin may change between the stop and the start
             self.stop()
             self._resume()
 
@@ -171,6 +173,8 @@ class InMemoryKubelet:
 
     def _resume(self) -> None:
         process = self._serve(self._checkpoint.load())
+        # As on a node: pods are admitted before plugins have re-registered. Only a kubelet that
+        # waits for plugins (Q6) has them in time.
         if self.settings.wait_for_plugin:
             self._register_all()
         process.workers.readmit()
@@ -178,6 +182,7 @@ class InMemoryKubelet:
         self._register_all()
 
     def _serve(self, saved: Checkpoint | None) -> InMemoryProcess:
+        # CPUs and memory of pods survive a restart, as in the kubelet's state files.
         providers = None if self._latest is None else self._latest.manager.providers()
         process = InMemoryProcess(
             self.settings,
@@ -315,12 +320,12 @@ class InMemoryKubelet:
 
     @property
     def manager(self) -> DeviceManager:
-        """See ``MockKubelet.manager``."""
+        """Internal: see ``MockKubelet.manager``."""
         return self._pods.manager
 
     @property
     def telemetry(self) -> NodeTelemetry:
-        """What ``run --http`` serves: pods with their statuses, and device counts."""
+        """Internal: what ``run --http`` serves: pods with their statuses, and device counts."""
         from devicemanager.kubelet.telemetry import NodeTelemetry
 
         return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._store)

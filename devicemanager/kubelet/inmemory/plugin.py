@@ -80,6 +80,7 @@ class InMemoryPlugin:
     def set_health(self, id_: str, healthy: bool, handler: ClientHandler) -> None:
         """Change the health of a device. Raises RequestError for an unknown device."""
         device = self.device(id_)
+        # A new tuple: other nodes may share the old one.
         changed = attrs.evolve(device, health=HEALTHY if healthy else UNHEALTHY)
         self._devices = tuple(changed if each is device else each for each in self._devices)
         self._list(handler)

@@ -27,6 +27,9 @@ _Contents: TypeAlias = tuple[
 """Entries of each pod, and the registered devices."""
 
 
+# The classes have slots: a process holds one of each per node, and has thousands of nodes.
+
+
 class SharedStore:
     """Stores the last checkpoint as values.
 
@@ -37,6 +40,8 @@ class SharedStore:
     __slots__ = ("_made", "_written")
 
     def __init__(self) -> None:
+        # The checkpoint writer passes the text from ``make`` to ``write``. Here it is empty,
+        # and the values are passed in this attribute.
         self._made: _Contents | None = None
         self._written: _Contents | None = None
 
@@ -107,11 +112,13 @@ class InMemoryProcess:
             providers=providers,
             document=_Document(store),
         )
+        # Events name pods as users know them, and only the pod store knows the names.
         self.manager.plugins.title_of = pods.title_of
         self.workers = PodWorkers(pods, self.manager, settings, events, claims)
 
     def stop(self) -> None:
         """Cancel all timers and close the manager."""
+        # Timers of containers first: they call the manager.
         self.workers.life.close()
         self.manager.close()
 

@@ -21,12 +21,15 @@ from devicemanager.core.api.codes import go_name
 from devicemanager.core.errors import InjectedError
 from devicemanager.core.ids import ResourceName
 from devicemanager.events.calls.log import CallInProgress
-from devicemanager.faults.injection_point import FaultContext, InjectionPoint
-from devicemanager.faults.registry import FaultRegistry, Fired, named
+from devicemanager.faults.injection_point import Effect, FaultContext, InjectionPoint, implements
+from devicemanager.faults.registry import FaultRegistry, Fired, first
 
 if TYPE_CHECKING:
-    from devicemanager.faults.holds import Hold
+    from devicemanager.faults.states import Hold
 
+
+implements(InjectionPoint.LIST, {Effect.STOP_READING})
+implements(InjectionPoint.CALL, {Effect.FAIL_CALL, Effect.DELAY_CALL, Effect.CUT_CALL})
 
 _BEFORE, _AFTER = "before", "after"
 
@@ -75,7 +78,7 @@ class PluginFaults:
     def list_arrived(self) -> None:
         """Block the reader of lists for as long as a fault says."""
         fired = self.registry.at(InjectionPoint.LIST, FaultContext(self._resource, self._plugin))
-        fault = named(fired, "stop-reading")
+        fault = first(fired, Effect.STOP_READING)
         if fault is not None:
             self._stalled = fault.hold()
             self._stalled.wait()
@@ -109,11 +112,11 @@ def _injected(fault: Fired) -> InjectedError:
 
 
 def _holds(fired: Iterable[Fired]) -> Iterator[Hold]:
-    return (each.hold() for each in fired if each.kind.name == "delay-call")
+    return (each.hold() for each in fired if each.effect is Effect.DELAY_CALL)
 
 
 def _is_during(fault: Fired) -> bool:
-    return fault.kind.name == "cut-call" and fault["when"] == "during"
+    return fault.effect is Effect.CUT_CALL and fault["when"] == "during"
 
 
 @contextlib.contextmanager
@@ -133,10 +136,12 @@ def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
 
 def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:
     """Raise InjectedError if one of the faults fails the call; cut the connection if it says so."""
-    fault = named((each for each in fired if not _is_during(each)), "fail-call", "cut-call")
+    fault = first(
+        (each for each in fired if not _is_during(each)), Effect.FAIL_CALL, Effect.CUT_CALL
+    )
     if fault is None:
         return
-    if fault.kind.name == "fail-call":
+    if fault.effect is Effect.FAIL_CALL:
         raise _injected(fault)
     cut()
     # The code that gRPC reports for a connection that breaks during a call.

@@ -43,7 +43,7 @@ from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import Columns
 from devicemanager.events.calls.log import CallLog, CallRecorder
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import FaultContext, InjectionPoint
+from devicemanager.faults.injection_point import FaultContext, InjectionPoint, implements
 from devicemanager.faults.registry import FaultRegistry, Fired
 from devicemanager.kubelet.manager.plugin_handler import ClientHandler
 from devicemanager.kubelet.registration.connection import Connection, OnError
@@ -51,6 +51,8 @@ from devicemanager.kubelet.registration.dialer import Dialer, DialError
 from devicemanager.kubelet.registration.event_loop import LoopThread
 from devicemanager.kubelet.registration.fault_injection import PluginFaults
 from devicemanager.kubelet.settings import Settings
+
+implements(InjectionPoint.REGISTERED, ())  # only actions fire there
 
 OTHER_RESOURCES = ResourceName("other")
 """Registrations of further resource names are counted under this name."""

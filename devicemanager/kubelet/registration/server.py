@@ -37,8 +37,8 @@ from devicemanager.core.errors import StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events.calls.call import Direction
 from devicemanager.events.calls.log import CallInProgress
-from devicemanager.faults.injection_point import FaultContext, InjectionPoint
-from devicemanager.faults.registry import Fired, named
+from devicemanager.faults.injection_point import Effect, FaultContext, InjectionPoint, implements
+from devicemanager.faults.registry import Fired, first
 from devicemanager.kubelet.registration.connection import OnError
 from devicemanager.kubelet.registration.fault_injection import drop_connections, note
 from devicemanager.kubelet.registration.registrar import (
@@ -51,6 +51,10 @@ from podresources import sockets
 from podresources.errors import PodResourcesError
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
+
+implements(
+    InjectionPoint.REGISTER, {Effect.REJECT_REGISTER, Effect.DELAY_REGISTER, Effect.CUT_REGISTER}
+)
 
 MAX_FILE_NAME = 255
 _GRACE = 0.5
@@ -178,10 +182,10 @@ class RegistrationServer:
         """Send the answer, delayed or dropped by injected faults."""
 
         def later(done: Future[EndpointId | None]) -> None:
-            drop = named(fired, "drop-register")
+            drop = first(fired, Effect.CUT_REGISTER)
             if drop is not None and drop["when"] == "after":
                 drop_connections(self._bound)
-            delay = named(fired, "delay-register", "hang-register")
+            delay = first(fired, Effect.DELAY_REGISTER)
             if delay is None:
                 return answer(done)
             delay.hold().then(lambda: answer(done))
@@ -236,13 +240,13 @@ class RegistrationServer:
 
     async def _inject_rejection(self, resource: ResourceName, fired: tuple[Fired, ...]) -> None:
         """Raise RegistrationRejected if a fault says so."""
-        fault = named(fired, "reject-register", "drop-register")
+        fault = first(fired, Effect.REJECT_REGISTER, Effect.CUT_REGISTER)
         if fault is None:
             return
-        if fault.kind.name == "reject-register":
+        if fault.effect is Effect.REJECT_REGISTER:
             rejected = RegistrationRejected(fault["text"], str(fault), fault["code"])
             raise await self._registrar.reject(resource, rejected)
-        if fault["when"] == "before":
+        if fault.effect is Effect.CUT_REGISTER and fault["when"] == "before":
             drop_connections(self._bound)
             rejected = RegistrationRejected("the connection was cut", str(fault))
             raise await self._registrar.reject(resource, rejected)

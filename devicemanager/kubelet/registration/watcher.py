@@ -35,8 +35,8 @@ from devicemanager.core.api.deviceplugin import DEVICE_PLUGIN
 from devicemanager.core.errors import EndpointError, StartError
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.faults.injection_point import FaultContext, InjectionPoint
-from devicemanager.faults.registry import Fired, named
+from devicemanager.faults.injection_point import Effect, FaultContext, InjectionPoint, implements
+from devicemanager.faults.registry import Fired, first
 from devicemanager.io.clock import Clock
 from devicemanager.io.watch import Change, ChangeKind, DirectoryWatch
 from devicemanager.kubelet.registration.connection import Calls, OnError
@@ -51,6 +51,8 @@ from devicemanager.kubelet.registration.registrar import (
 from podresources import sockets
 from protos import pluginregistration_v1 as pr
 from protos import pluginregistration_v1_grpc as pr_grpc
+
+implements(InjectionPoint.NOTIFICATION, {Effect.REJECT_NOTIFICATION, Effect.FAIL_NOTIFICATION})
 
 GET_INFO_TIMEOUT = 1.0
 NOTIFY_TIMEOUT = 5.0
@@ -193,7 +195,7 @@ class PluginWatcher:
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
         # A second recorder: only now the resource is known.
         calls = Calls(channel, self._registrar.recorder(info.name, str(plugin.path)))
-        if (fault := named(fired, "fail-notification")) is not None:
+        if (fault := first(fired, Effect.FAIL_NOTIFICATION)) is not None:
             call = calls.begin(pr_grpc.NOTIFY_REGISTRATION_STATUS, status.SerializeToString())
             raise not_made(fault, call)
         await calls.wait_for(
@@ -214,7 +216,7 @@ class PluginWatcher:
 
     async def _inject_rejection(self, info: pr.PluginInfo, fired: tuple[Fired, ...]) -> None:
         """Raise RegistrationRejected if a fault says so."""
-        if (fault := named(fired, "reject-notification")) is not None:
+        if (fault := first(fired, Effect.REJECT_NOTIFICATION)) is not None:
             resource = ResourceName(info.name)
             rejected = RegistrationRejected(fault["text"], str(fault))
             raise await self._registrar.reject(resource, rejected)

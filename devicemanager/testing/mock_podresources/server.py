@@ -14,7 +14,7 @@ from devicemanager.core.errors import RequestError
 from devicemanager.faults import Fault, FaultRegistry
 from devicemanager.io.clock import Cancel, Clock, SystemClock
 from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
-from devicemanager.kubelet.faultyanswers import FaultyAnswers, past_answers
+from devicemanager.kubelet.pod_resources import FaultyResponses, prepare
 from devicemanager.testing.mock_podresources.script import Script, Step, with_pods
 from podresources import MemorySource, PodResourcesError, PodResourcesServer
 from podresources.allocatable import Allocatable
@@ -74,7 +74,7 @@ class MockPodResources:
             clock=self._clock.monotonic,
             profile=profile,
             max_workers=_WORKERS,
-            answer=FaultyAnswers(self.faults),
+            answer=FaultyResponses(self.faults),
         )
         # Guards all below, and lets one step be made at a time.
         self._lock = threading.RLock()
@@ -209,9 +209,7 @@ class _Actions:
     def prepare(self, fault: Fault) -> object:
         if fault.kind.is_action:
             raise _no_kubelet(fault)
-        if fault.kind.name != "stale-pod-resources":
-            return None
-        return past_answers(self._source, self._profile)
+        return prepare(fault, self._source, self._profile)
 
     def execute(self, fault: Fault, occasion: FaultContext) -> None:
         raise _no_kubelet(fault)
@@ -227,7 +225,7 @@ def _no_kubelet(fault: Fault) -> RequestError:
 def _profile(version: str | None) -> Profile:
     if version is None:
         return ALL
-    from devicemanager.kubelet.apiprofile import api_profile
+    from devicemanager.kubelet.pod_resources import api_profile
     from devicemanager.kubelet.settings import Settings
 
     return api_profile(Settings(kubelet_version=version))

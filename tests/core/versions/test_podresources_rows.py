@@ -6,7 +6,7 @@ import pytest
 
 import podresources
 from devicemanager import Settings
-from devicemanager.kubelet.apiprofile import api_profile
+from devicemanager.kubelet.pod_resources import api_profile
 from podresources import (
     Allocatable,
     ClaimResource,

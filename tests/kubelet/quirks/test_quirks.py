@@ -1,6 +1,6 @@
-"""Every known defect of the reference, both sides: what is right, and what the reference does.
+"""Every known bug of the reference kubelet, with and without it.
 
-``sides`` runs a test without and with the quirk, and counts it as tested.
+``sides`` runs a test without and with the quirk, and records that the quirk is tested.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from devicemanager.core.errors import EndpointError, KubeletPanic, RpcError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind, EventStream
-from devicemanager.kubelet.apiprofile import api_profile
 from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.pod_resources import api_profile
 from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.settings import KUBELET_LIST_LIMIT, QUIRKS, Settings
 from devicemanager.testing.fakes import FakePlugin, first
@@ -35,7 +35,7 @@ RIGHT: Quirks = frozenset()
 
 
 def sides(name: str) -> pytest.MarkDecorator:
-    """Run a test on both sides of one quirk."""
+    """Run a test without and with a quirk."""
     TESTED.add(name)
     return pytest.mark.parametrize("quirks", [RIGHT, frozenset({name})], ids=["right", name])
 
@@ -60,7 +60,7 @@ NO_HEALTHY = (
 
 
 @sides("Q1")
-def test_the_late_end_of_a_replaced_stream(quirks: Quirks) -> None:
+def test_end_of_a_replaced_stream(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     old = node.plugin(devices("a", "b"))
     new = node.plugin(devices("a", "b"))
@@ -68,13 +68,13 @@ def test_the_late_end_of_a_replaced_stream(quirks: Quirks) -> None:
     old.leave()
     assert node.manager.capacity().allocatable == {GPU: 0 if quirks else 2}
     assert new.closed is bool(quirks)
-    # Only the first end is late news; a second one is none at all.
+    # A second end has no effect.
     old.leave()
     assert node.manager.capacity().capacity == {GPU: 2}
 
 
 @sides("Q2")
-def test_the_same_socket_registers_again(quirks: Quirks) -> None:
+def test_reregistration_of_the_same_socket(quirks: Quirks) -> None:
     node = Node(quirks=quirks, kubelet_version="1.37")
     old = node.plugin(devices("a"))
     new = FakePlugin(GPU)
@@ -94,7 +94,7 @@ def test_the_same_socket_registers_again(quirks: Quirks) -> None:
 
 
 @sides("Q3")
-def test_the_connection_of_a_replaced_plugin(quirks: Quirks) -> None:
+def test_connection_of_a_replaced_plugin(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     old = node.plugin(devices("a"))
     node.plugin(devices("a"))
@@ -103,7 +103,7 @@ def test_the_connection_of_a_replaced_plugin(quirks: Quirks) -> None:
 
 @sides("Q24")
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
-def test_a_list_of_a_plugin_that_is_not_the_newest(quirks: Quirks, version: str) -> None:
+def test_list_of_an_older_plugin(quirks: Quirks, version: str) -> None:
     node = Node(quirks=quirks, kubelet_version=version)
     old = node.plugin(devices("a", "b"), name="old.sock")
     new = node.plugin(devices("a"), name="new.sock")
@@ -116,11 +116,11 @@ def test_a_list_of_a_plugin_that_is_not_the_newest(quirks: Quirks, version: str)
 
 
 @sides("Q4")
-def test_a_preference_that_fails(quirks: Quirks) -> None:
+def test_failed_preferred_allocation(quirks: Quirks) -> None:
     node = Node(quirks=quirks, topology_policy="best-effort")
     plugin = node.plugin([device("a", 0), device("b")], preference=first)
     plugin.before_answer = _failing_from(plugin, call=1)
-    # The aligned one is chosen when the choice of the other fails.
+    # The aligned device is chosen before the call for the other one fails.
     assert "GetPreferredAllocation rpc failed" in node.admit(pod("p", gpu=2)).message
     after = node.admit(pod("q", gpu=2))
     assert (after.admitted, after.message) == ((False, unavailable(2, 1)) if quirks else (True, ""))
@@ -128,8 +128,8 @@ def test_a_preference_that_fails(quirks: Quirks) -> None:
 
 
 @sides("Q4")
-def test_what_leaked_comes_back_with_the_pod_that_it_was_chosen_for(quirks: Quirks) -> None:
-    # It has devices already when a choice fails: they are freed with it, and all is counted.
+def test_leaked_devices_are_freed_with_their_pod(quirks: Quirks) -> None:
+    # The pod has devices when a call fails: they are freed with the leaked ones.
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a", "b", "c"), preference=first)
     spec = pod("p", container("app", gpu=2), init=[container("init", gpu=1)])
@@ -149,7 +149,7 @@ def _failing_from(plugin: FakePlugin, call: int) -> Callable[[object], None]:
 
 
 @sides("Q4")
-def test_an_answer_without_containers(quirks: Quirks) -> None:
+def test_response_without_containers(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a", "b"), responses=())
     assert "no containers return in allocation response" in node.admit(pod("p", gpu=1)).message
@@ -161,7 +161,7 @@ def test_an_answer_without_containers(quirks: Quirks) -> None:
 
 @sides("Q4")
 @pytest.mark.parametrize("way", ["a pod is freed", "an Allocate fails"])
-def test_what_leaked_comes_back(quirks: Quirks, way: str) -> None:
+def test_leaked_devices_are_freed_later(quirks: Quirks, way: str) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a", "b", "c"))
     node.admit(pod("holder", gpu=1))
@@ -183,7 +183,7 @@ def test_what_leaked_comes_back(quirks: Quirks, way: str) -> None:
 
 
 @sides("Q4")
-def test_a_plugin_that_rejects_leaves_nothing_on_either_side(quirks: Quirks) -> None:
+def test_failed_allocate_leaks_nothing(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a"), allocate_error=RpcError("Unknown", "no"))
     assert not node.admit(pod("p", gpu=1)).admitted
@@ -192,7 +192,7 @@ def test_a_plugin_that_rejects_leaves_nothing_on_either_side(quirks: Quirks) -> 
 
 
 @sides("Q5")
-def test_a_finished_init_container_after_a_restart(quirks: Quirks) -> None:
+def test_finished_init_container_after_a_restart(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     node.plugin(devices("a"))
     spec = pod("p", container("app", gpu=1), init=[container("init", gpu=1)])
@@ -203,7 +203,7 @@ def test_a_finished_init_container_after_a_restart(quirks: Quirks) -> None:
 
 
 @sides("Q25")
-def test_a_device_that_is_being_allocated(quirks: Quirks) -> None:
+def test_device_that_is_being_allocated(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a", "b", "c"))
     node.admit(pod("ends", gpu=1))
@@ -217,7 +217,7 @@ def test_a_device_that_is_being_allocated(quirks: Quirks) -> None:
     assert node.devices("p") == {"app": {GPU: ["b"]}}
     assert node.admit(pod("q", gpu=2)).admitted
     assert node.devices("q") == {"app": {GPU: ["a", "b" if quirks else "c"]}}
-    # Given again it is in use, and all are free once both pods are gone.
+    # The device is in use until both pods have been terminated.
     assert node.admit(pod("r", gpu=1)).admitted is False
     node.terminate("p", "q")
     node.manager.self_check()
@@ -225,12 +225,16 @@ def test_a_device_that_is_being_allocated(quirks: Quirks) -> None:
 
 
 @sides("Q26")
-def test_the_cdi_devices_of_a_claim(quirks: Quirks) -> None:
+def test_cdi_devices_of_a_claim(quirks: Quirks) -> None:
     def device_of(name: str, driver: str = "d", *cdi: str) -> ClaimResource:
         return ClaimResource(driver, "pool", name, cdi)
 
-    told = (device_of("1", "d", "a"), device_of("2", "other", "x"), device_of("3", "d", "b", "c"))
-    claim = DynamicResource("claim", "default", told)
+    devices_of_claim = (
+        device_of("1", "d", "a"),
+        device_of("2", "other", "x"),
+        device_of("3", "d", "b", "c"),
+    )
+    claim = DynamicResource("claim", "default", devices_of_claim)
     one = podresources.Pod(
         "p", "default", (podresources.Container("c", dynamic_resources=(claim,)),)
     )
@@ -241,7 +245,7 @@ def test_the_cdi_devices_of_a_claim(quirks: Quirks) -> None:
 
 
 @sides("Q27")
-def test_a_container_that_had_restarted(quirks: Quirks) -> None:
+def test_container_that_had_restarted(quirks: Quirks) -> None:
     node = Node(quirks=quirks, kubelet_version="1.32")
     node.plugin(devices("a", "b"))
     for uid in ("once", "twice"):
@@ -253,7 +257,7 @@ def test_a_container_that_had_restarted(quirks: Quirks) -> None:
 
 
 @sides("Q4")
-def test_nobody_is_told_of_the_health_of_what_leaked(quirks: Quirks) -> None:
+def test_health_of_leaked_devices_is_not_reported(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a"), responses=())
     node.admit(pod("p", gpu=1))
@@ -262,7 +266,7 @@ def test_nobody_is_told_of_the_health_of_what_leaked(quirks: Quirks) -> None:
 
 
 @sides("Q28")
-def test_distances_of_nodes_whose_ids_have_gaps(quirks: Quirks) -> None:
+def test_distances_of_numa_nodes_with_gaps_in_their_ids(quirks: Quirks) -> None:
     distances = [[10, 30, 20], [30, 10, 20], [20, 20, 10]]
     node = Node(
         quirks=quirks,
@@ -281,7 +285,7 @@ def test_distances_of_nodes_whose_ids_have_gaps(quirks: Quirks) -> None:
 
 
 @sides("Q8")
-def test_whose_pod_a_change_of_health_is_reported_for(quirks: Quirks) -> None:
+def test_health_update_names_the_pod_of_the_device(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     gpu = node.plugin([device("0")])
     node.plugin([device("0")], NIC, "nic.sock")
@@ -294,7 +298,7 @@ def test_whose_pod_a_change_of_health_is_reported_for(quirks: Quirks) -> None:
 
 
 @sides("Q9")
-def test_the_health_of_what_is_gone(quirks: Quirks) -> None:
+def test_health_of_removed_devices(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin(devices("a", "b"))
     node.admit(pod("p", gpu=2))
@@ -314,12 +318,12 @@ def test_the_health_of_what_is_gone(quirks: Quirks) -> None:
     assert reports() == (0 if quirks else 2)
     plugin.register(node.manager.plugins)
     plugin.send_list([device("a", health="Unhealthy")])
-    # To us it was unhealthy already; the reference goes by what plugins wrote last.
+    # Without the quirk it was unhealthy already. The reference compares with the last list.
     assert reports() == (1 if quirks else 2)
 
 
 @sides("Q10")
-def test_the_checkpoint_after_a_pod_is_deleted(quirks: Quirks) -> None:
+def test_checkpoint_after_a_pod_is_deleted(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     node.plugin(devices("a", "b"))
     for uid in ("p", "q"):
@@ -332,7 +336,7 @@ def test_the_checkpoint_after_a_pod_is_deleted(quirks: Quirks) -> None:
 
 
 @sides("Q10")
-def test_a_deleted_pod_that_comes_again_is_written(quirks: Quirks) -> None:
+def test_deleted_pod_that_is_admitted_again_is_written(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1))
@@ -342,17 +346,17 @@ def test_a_deleted_pod_that_comes_again_is_written(quirks: Quirks) -> None:
 
 
 @sides("Q13")
-def test_a_topology_without_nodes(quirks: Quirks) -> None:
+def test_topology_without_nodes(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     node.plugin([device("a"), device("b", 1), attrs.evolve(device("n"), numa=())])
-    told = {id_ for entry in node.source().allocatable().devices for id_ in entry.device_ids}
-    assert told == ({"a", "b"} if quirks else {"a", "b", "n"})
-    # It can be allocated either way.
+    listed = {id_ for entry in node.source().allocatable().devices for id_ in entry.device_ids}
+    assert listed == ({"a", "b"} if quirks else {"a", "b", "n"})
+    # It can be allocated in both cases.
     assert node.manager.capacity().allocatable == {GPU: 3}
 
 
 @sides("Q14")
-def test_a_declared_resource_that_nobody_registered(quirks: Quirks) -> None:
+def test_declared_resource_without_a_plugin(quirks: Quirks) -> None:
     node = Node(quirks=quirks, declared_resources=frozenset({GPU}))
     admission = node.admit(pod("p", gpu=1))
     assert (admission.admitted, admission.message) == (
@@ -364,7 +368,7 @@ def test_a_declared_resource_that_nobody_registered(quirks: Quirks) -> None:
     )
 
 
-def test_an_undeclared_resource_that_nobody_registered() -> None:
+def test_undeclared_resource_without_a_plugin() -> None:
     node = Node(declared_resources=frozenset({NIC}))
     assert node.admit(pod("p", gpu=1)).admitted
     assert len(node.messages(EventKind.UNKNOWN_RESOURCE)) == 1
@@ -373,7 +377,7 @@ def test_an_undeclared_resource_that_nobody_registered() -> None:
 
 
 @sides("Q16")
-def test_a_limit_of_zero(quirks: Quirks) -> None:
+def test_limit_of_zero(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
     plugin = node.plugin([device("a", health="Unhealthy")])
     admission = node.admit(pod("p", gpu=0))
@@ -385,11 +389,11 @@ def test_a_limit_of_zero(quirks: Quirks) -> None:
     assert plugin.calls == []
 
 
-# -- settings that stand for a defect ------------------------------------------------------
+# -- settings instead of quirks ------------------------------------------------------
 
 
 class Waiting(EventStream):
-    """Notes for how long it was asked to wait, and lets something happen meanwhile."""
+    """An event stream that records the timeouts of waits, and calls a function during each."""
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
@@ -405,7 +409,7 @@ class Waiting(EventStream):
 
 
 @pytest.mark.parametrize("wait", [0.0, 60.0])
-def test_q6_a_reboot_before_the_plugin_is_back(wait: float) -> None:
+def test_q6_reboot_before_the_plugin_reregisters(wait: float) -> None:
     events = Waiting()
     node = Node(events=events, wait_for_plugin=wait)
     node.plugin(devices("a", "b"))
@@ -415,14 +419,14 @@ def test_q6_a_reboot_before_the_plugin_is_back(wait: float) -> None:
     node.restart(reboot=True)
     record = node.pods.known("p")
     if wait:
-        # The second pod waits for nothing: it holds nothing.
+        # No wait for the second pod, which has no devices.
         assert (record.phase, events.waits) == ("Running", [60.0, 60.0])
         assert node.devices("p") == {"app": {GPU: ["a"]}}
     else:
         assert (record.phase, record.message, events.waits) == ("Failed", NO_HEALTHY, [])
 
 
-def test_q6_the_wait_has_an_end() -> None:
+def test_q6_wait_times_out() -> None:
     events = Waiting()
     node = Node(events=events, wait_for_plugin=60.0)
     node.plugin(devices("a"))
@@ -431,7 +435,7 @@ def test_q6_the_wait_has_an_end() -> None:
     assert (node.pods.known("p").message, events.waits) == (NO_HEALTHY, [60.0])
 
 
-def test_q6_after_a_restart_nobody_waits() -> None:
+def test_q6_restart_does_not_wait() -> None:
     events = Waiting()
     node = Node(events=events, wait_for_plugin=60.0)
     node.plugin(devices("a"))
@@ -440,7 +444,7 @@ def test_q6_after_a_restart_nobody_waits() -> None:
     assert (node.pods.known("p").phase, events.waits) == ("Running", [])
 
 
-def test_q22_devices_in_the_order_of_a_seed() -> None:
+def test_q22_seed_shuffles_devices() -> None:
     def chosen(seed: int | None) -> list[tuple[str, ...]]:
         node = Node(shuffle_seed=seed)
         plugin = node.plugin(devices(*"abcdefghij"))
@@ -454,7 +458,7 @@ def test_q22_devices_in_the_order_of_a_seed() -> None:
     assert all(sorted(ids) == list(ids) for ids in chosen(1))
 
 
-# -- where the quirk lives in a server or a file -------------------------------------------
+# -- quirks of servers and files -------------------------------------------
 
 
 @pytest.fixture
@@ -463,16 +467,16 @@ def root(directory: Path) -> Path:
 
 
 @sides("Q3")
-def test_the_connection_of_a_rejected_registration(
+def test_connection_of_a_rejected_registration(
     quirks: Quirks, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[str] = []
 
     def close(self: Connection) -> None:
         closed.append(self.path.name)
-        really(self)
+        original(self)
 
-    really = Connection.close
+    original = Connection.close
     monkeypatch.setattr(Connection, "close", close)
 
     def reject(_: bytes, context: grpc.ServicerContext) -> bytes:
@@ -490,7 +494,7 @@ def test_the_connection_of_a_rejected_registration(
 
 
 @sides("Q7")
-def test_the_order_of_allocated_resources(quirks: Quirks, root: Path) -> None:
+def test_order_of_allocated_resources(quirks: Quirks, root: Path) -> None:
     names = [f"vendor.com/r{number}" for number in range(6)]
     with MockKubelet(root, Settings(quirks=quirks)) as kubelet:
         for name in names:
@@ -498,7 +502,7 @@ def test_the_order_of_allocated_resources(quirks: Quirks, root: Path) -> None:
             plugin.register(kubelet.manager.plugins, f"{name[-2:]}.sock")
             plugin.send_list(devices(*"abcdef"))
         kubelet.admit(pod("p", **{f"r{number}": 6 for number in range(6)}))
-        seen = {
+        orders = {
             (
                 tuple(one.name for one in status),
                 tuple(health.resource_id for health in status[0].resources),
@@ -506,13 +510,13 @@ def test_the_order_of_allocated_resources(quirks: Quirks, root: Path) -> None:
             for status in (kubelet.allocated_resources_status("p")["app"] for _ in range(20))
         }
     if quirks:
-        assert len(seen) > 1
+        assert len(orders) > 1
     else:
-        assert seen == {(tuple(names), tuple("abcdef"))}
+        assert orders == {(tuple(names), tuple("abcdef"))}
 
 
 @sides("Q21")
-def test_a_corrupt_checkpoint(quirks: Quirks, root: Path) -> None:
+def test_corrupt_checkpoint(quirks: Quirks, root: Path) -> None:
     directory = root / "device-plugins"
     directory.mkdir(0o750)
     path = directory / "kubelet_internal_checkpoint"
@@ -528,14 +532,15 @@ def test_a_corrupt_checkpoint(quirks: Quirks, root: Path) -> None:
         plugin = FakePlugin(GPU)
         plugin.register(kubelet.manager.plugins)
         plugin.send_list(devices("a"))
-        # Either way the next write makes a good file; only one side still has the bad one.
+        # In both cases the next write creates a valid file. Without the quirk, the invalid file
+        # still exists.
         assert checkpoint.loads(path.read_bytes()).registered_devices == {GPU: ("a",)}
         left = [each.read_bytes() for each in directory.glob("kubelet_internal_checkpoint*")]
         assert (b"{corrupt" in left) == (not quirks)
 
 
 @sides("Q23")
-def test_an_endpoint_outside_the_directory(quirks: Quirks, root: Path) -> None:
+def test_endpoint_outside_the_plugin_directory(quirks: Quirks, root: Path) -> None:
     with (
         MockKubelet(root, Settings(quirks=quirks)) as kubelet,
         hostile.RawPlugin(root / "x.sock") as plugin,
@@ -557,7 +562,7 @@ LARGE = hostile.devices(*(f"{number}-{'x' * 100_000}" for number in range(45)))
 
 
 @pytest.mark.parametrize("limit", [KUBELET_LIST_LIMIT, -1])
-def test_q11_a_list_above_the_limit(limit: int, root: Path) -> None:
+def test_q11_list_above_the_limit(limit: int, root: Path) -> None:
     assert len(LARGE) > KUBELET_LIST_LIMIT
     settings = Settings(max_list_bytes=limit)
     with (
@@ -575,14 +580,14 @@ def test_q11_a_list_above_the_limit(limit: int, root: Path) -> None:
     kubelet.check()
 
 
-# -- the names -----------------------------------------------------------------------------
+# -- names of quirks -----------------------------------------------------------------------------
 
 
 def test_every_quirk_is_tested_on_both_sides() -> None:
     assert set(QUIRKS) == TESTED
 
 
-def test_none_is_on_by_default() -> None:
+def test_no_quirk_is_enabled_by_default() -> None:
     assert Settings().quirks == frozenset()
 
 
@@ -595,13 +600,13 @@ def test_an_unknown_quirk_is_rejected() -> None:
     ("version", "name", "has"),
     [("1.24", "Q1", "Q3, Q4"), ("1.36", "Q2", "Q1, Q3"), ("1.37", "Q1", "Q2, Q3")],
 )
-def test_a_quirk_that_the_version_never_had(version: str, name: str, has: str) -> None:
+def test_quirk_that_the_version_never_had_is_rejected(version: str, name: str, has: str) -> None:
     text = f"kubelet {version} does not have quirk {name}: it has {has}"
     with pytest.raises(ValueError, match=text):
         Settings(kubelet_version=version, quirks={name})
 
 
-def test_all_that_the_version_has() -> None:
+def test_reference_enables_all_quirks_of_the_version() -> None:
     old, new = (Settings(kubelet_version=each, quirks="reference") for each in ("1.24", "1.37"))
     assert {"Q1", "Q2", "Q16"}.isdisjoint(old.quirks) and {"Q3", "Q4"} <= old.quirks
     assert {"Q2", "Q9", "Q16"} <= new.quirks and {"Q1", "Q8"}.isdisjoint(new.quirks)

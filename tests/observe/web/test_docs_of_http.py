@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from devicemanager import MockKubelet
-from devicemanager.kubelet.apiprofile import api_profile
+from devicemanager.kubelet.pod_resources import api_profile
 from devicemanager.observe.metrics import families
 from devicemanager.observe.metrics.tally import Admitted, Allocated, Registered, Tally
 from devicemanager.observe.web.server import DEFAULT_ADDRESS

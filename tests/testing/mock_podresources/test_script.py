@@ -214,7 +214,7 @@ WRONG = [
     ({"kubelet_version": "1.2"}, "kubelet_version: kubelet version '1.2' is not known: "),
     ({"rate_limit": {"qps": 0}}, "rate_limit.qps: a number above 0 is expected, not the number 0"),
     ({"rate_limit": {"burst": 1.5}}, "rate_limit.burst: a whole number from 1 is expected"),
-    ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': choose from "),
+    ({"faults": ["no-such"]}, "faults[0]: unknown fault 'no-such': use one of "),
     ({"faults": ["restart:on=call"]}, "faults[0]: "),
     ({"faults": ["reject-register"]}, "faults[0]: reject-register needs a kubelet: choose a fault"),
     ({"steps": [{"after": -1}]}, "steps[0].after: a number from 0 is expected, not the number -1"),

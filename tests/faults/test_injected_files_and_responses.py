@@ -1,4 +1,4 @@
-"""Faults of the checkpoint, noticed by pods, and of PodResources, noticed by its clients."""
+"""Faults of the checkpoint, as pods observe them, and of PodResources, as clients do."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from devicemanager.kubelet.mock import MockKubelet
 from podresources import sockets
 from protos import podresources_v1 as v1
 from protos import podresources_v1_grpc as v1_grpc
-from tests.faults.conftest import R, holds_up, register
+from tests.faults.conftest import R, delays, register
 from tests.hostile import hostile, residue
 from tests.hostile.conftest import pod
 
-Elsewhere = Callable[..., Future[Any]]
+InThread = Callable[..., Future[Any]]
 
 
 @pytest.fixture
 def devices(kubelet: MockKubelet, plugin: hostile.RawPlugin) -> None:
-    """Two devices of ``R``, and nothing that is still to be written."""
+    """Two devices of ``R``, already written to the checkpoint."""
     register(kubelet, "p.sock")
     kubelet.wait_for_resource(R, 2)
     assert residue.eventually(lambda: R in registered(kubelet) and len(registered(kubelet)[R]) == 2)
 
 
 def registered(kubelet: MockKubelet) -> Mapping[str, Sequence[str]]:
-    """What the checkpoint says. A list is told before it is written, and the first may still be."""
+    """Return the registered devices of the checkpoint.
+
+    A list is published before it is written: the file may not exist yet.
+    """
     try:
         return checkpoint.load(kubelet.checkpoint_path).registered_devices or {}
     except checkpoint.CheckpointNotFound:
@@ -44,18 +47,18 @@ def registered(kubelet: MockKubelet) -> Mapping[str, Sequence[str]]:
 
 @pytest.mark.usefixtures("devices")
 @pytest.mark.parametrize(
-    ("error", "said"), [("ENOSPC", "the disk is full"), ("EIO", "the disk reports an error")]
+    ("error", "text"), [("ENOSPC", "the disk is full"), ("EIO", "the disk reports an error")]
 )
-def test_a_write_fails(
-    kubelet: MockKubelet, plugin: hostile.RawPlugin, error: str, said: str
+def test_fail_checkpoint_rejects_the_pod(
+    kubelet: MockKubelet, plugin: hostile.RawPlugin, error: str, text: str
 ) -> None:
-    """The plugin has allocated, but the pod is rejected; its devices are free again."""
+    """The plugin has allocated, but the pod is rejected and its devices are free."""
     before = checkpoint.load(kubelet.checkpoint_path)
     kubelet.faults.set("fail-checkpoint", error=error, times=2)
     latest = kubelet.events.latest
     answer = kubelet.admit(pod("full", 2))
-    assert said in answer.message
-    assert said in kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED, after=latest).message
+    assert text in answer.message
+    assert text in kubelet.wait_for_event(EventKind.CHECKPOINT_FAILED, after=latest).message
     assert checkpoint.load(kubelet.checkpoint_path) == before
     assert [path.name for path in kubelet.plugin_dir.glob(".*")] == []
     assert kubelet.admit(pod("after", 2)).admitted
@@ -63,11 +66,13 @@ def test_a_write_fails(
 
 
 @pytest.mark.usefixtures("devices")
-def test_a_write_is_slow(kubelet: MockKubelet, clock: ManualClock, elsewhere: Elsewhere) -> None:
+def test_delay_checkpoint_delays_the_admission(
+    kubelet: MockKubelet, clock: ManualClock, in_thread: InThread
+) -> None:
     kubelet.faults.set("delay-checkpoint", seconds=20, times=1)
     started, latest = clock.time(), kubelet.events.latest
-    answer = elsewhere(kubelet.admit, pod("slow"))
-    assert holds_up(kubelet)
+    answer = in_thread(kubelet.admit, pod("slow"))
+    assert delays(kubelet)
     clock.advance(19)
     assert not answer.done()
     clock.advance(1)
@@ -77,10 +82,12 @@ def test_a_write_is_slow(kubelet: MockKubelet, clock: ManualClock, elsewhere: El
 
 
 @pytest.mark.usefixtures("devices")
-def test_a_stop_does_not_wait_for_a_slow_write(kubelet: MockKubelet, elsewhere: Elsewhere) -> None:
+def test_restart_does_not_wait_for_a_delayed_write(
+    kubelet: MockKubelet, in_thread: InThread
+) -> None:
     kubelet.faults.set("delay-checkpoint", seconds=20, times=1)
-    answer = elsewhere(kubelet.admit, pod("slow"))
-    assert holds_up(kubelet)
+    answer = in_thread(kubelet.admit, pod("slow"))
+    assert delays(kubelet)
     kubelet.restart()
     assert answer.result(20) is not None
 
@@ -89,14 +96,15 @@ def test_a_stop_does_not_wait_for_a_slow_write(kubelet: MockKubelet, elsewhere: 
 
 
 class Client:
-    """Calls of a node agent, each with its status code and text."""
+    """Calls of a node agent; each returns status code and text."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
-        self.channel = grpc.insecure_channel(sockets.target(kubelet.pod_resources_socket))
+        target = sockets.target(kubelet.pod_resources_socket)
+        self.channel = grpc.insecure_channel(target, sockets.CHANNEL_OPTIONS)
         self._stub = v1_grpc.PodResourcesListerStub(self.channel)
 
     def list(self) -> tuple[str, str, list[str]]:
-        """Code, text, and the names of the pods."""
+        """Return code, text, and the names of the pods."""
         try:
             answer = self._stub.List(v1.ListPodResourcesRequest(), timeout=30)
         except grpc.RpcError as error:
@@ -109,7 +117,7 @@ class Client:
 
 
 def pods_listed(kubelet: MockKubelet) -> list[str]:
-    """What a client that connects now is told."""
+    """Return the pods that a new client lists."""
     client = Client(kubelet)
     with client.channel:
         code, _, names = client.list()
@@ -119,7 +127,7 @@ def pods_listed(kubelet: MockKubelet) -> list[str]:
 
 @pytest.fixture
 def client(kubelet: MockKubelet, devices: None) -> Iterator[Client]:
-    """With one pod, ``one``."""
+    """A client of a kubelet with one pod, ``one``."""
     kubelet.admit(pod("one"))
     client = Client(kubelet)
     assert client.list() == ("OK", "", ["one"])
@@ -137,7 +145,7 @@ def client(kubelet: MockKubelet, devices: None) -> Iterator[Client]:
         ("limit-pod-resources", ("RESOURCE_EXHAUSTED", "rejected by rate limit", [])),
     ],
 )
-def test_an_answer(
+def test_fault_changes_one_response(
     kubelet: MockKubelet, client: Client, spec: str, expected: tuple[str, str, list[str]]
 ) -> None:
     kubelet.faults.set(f"{spec}{',' if ':' in spec else ':'}times=1")
@@ -145,25 +153,27 @@ def test_an_answer(
     assert client.list() == ("OK", "", ["one"])
 
 
-def test_an_empty_answer_to_one_method(kubelet: MockKubelet, client: Client) -> None:
+def test_empty_pod_resources_of_one_method(kubelet: MockKubelet, client: Client) -> None:
     kubelet.faults.set("empty-pod-resources", method="GetAllocatableResources")
     assert client.allocatable() == 0
     assert client.list() == ("OK", "", ["one"])
 
 
-def test_a_late_answer(
-    kubelet: MockKubelet, client: Client, clock: ManualClock, elsewhere: Elsewhere
+def test_delay_pod_resources_delays_the_response(
+    kubelet: MockKubelet, client: Client, clock: ManualClock, in_thread: InThread
 ) -> None:
     kubelet.faults.set("delay-pod-resources", seconds=5)
-    answer = elsewhere(client.list)
-    assert holds_up(kubelet)
+    answer = in_thread(client.list)
+    assert delays(kubelet)
     assert not answer.done()
     clock.advance(5)
     assert answer.result(20) == ("OK", "", ["one"])
 
 
-def test_a_stale_answer(kubelet: MockKubelet, client: Client) -> None:
-    """What was so when the fault was set; a restart changes nothing in that."""
+def test_stale_pod_resources_returns_the_state_of_setting(
+    kubelet: MockKubelet, client: Client
+) -> None:
+    """A restart does not change that."""
     state = kubelet.faults.set("stale-pod-resources", method="List")
     kubelet.admit(pod("two"))
     assert client.list() == ("OK", "", ["one"])
@@ -177,8 +187,7 @@ def test_a_stale_answer(kubelet: MockKubelet, client: Client) -> None:
     assert pods_listed(kubelet) == ["one", "two"]
 
 
-def test_two_stale_answers(kubelet: MockKubelet, client: Client) -> None:
-    """Each has its own past."""
+def test_each_stale_fault_stores_a_separate_state(kubelet: MockKubelet, client: Client) -> None:
     kubelet.faults.set("stale-pod-resources", method="List")
     kubelet.admit(pod("two"))
     kubelet.faults.set("stale-pod-resources", method="GetAllocatableResources")
@@ -187,7 +196,7 @@ def test_two_stale_answers(kubelet: MockKubelet, client: Client) -> None:
     assert client.allocatable() == 2
 
 
-def test_a_stale_answer_from_before_the_start(
+def test_stale_fault_set_before_the_start_is_empty(
     make_mock_kubelet: Callable[..., MockKubelet],
 ) -> None:
     own = make_mock_kubelet(start=False)

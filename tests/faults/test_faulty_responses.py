@@ -1,10 +1,10 @@
-"""Answers of PodResources with faults, without a socket."""
+"""PodResources responses with faults, without a socket."""
 
 from __future__ import annotations
 
 import podresources
 from devicemanager.faults.registry import FaultRegistry
-from devicemanager.kubelet.faultyanswers import FaultyAnswers
+from devicemanager.kubelet.pod_resources import FaultyResponses
 from podresources.counters import Counters
 from podresources.profile import Profile
 from podresources.service import Method, Service
@@ -25,10 +25,10 @@ def methods(source: podresources.Source) -> dict[str, Method]:
     return {method.path: method for method in service.methods()}
 
 
-def test_an_empty_answer_has_no_byte() -> None:
+def test_empty_response_has_no_bytes() -> None:
     method = methods(source_of(podresources.Pod("p", "default")))[LIST]
     faults = FaultRegistry()
-    answers = FaultyAnswers(faults)
-    assert answers(method, b"") == method.answer(b"") != b""
+    respond = FaultyResponses(faults)
+    assert respond(method, b"") == method.answer(b"") != b""
     faults.set("empty-pod-resources")
-    assert answers(method, b"") == b""
+    assert respond(method, b"") == b""

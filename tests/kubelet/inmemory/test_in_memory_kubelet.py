@@ -1,4 +1,4 @@
-"""The light kubelet: decisions of a whole one, without sockets."""
+"""The in-memory kubelet: the decisions of a MockKubelet, without sockets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tools.replay import admission as replay
 GPU = "vendor.com/gpu"
 
 
-def made(count: int | str = 4, **settings: Any) -> InMemoryKubelet:
+def node_with(count: int | str = 4, **settings: Any) -> InMemoryKubelet:
     return InMemoryKubelet(
         Settings(numa=NumaTopology.of([0, 1]), **settings), {GPU: count}, clock=ManualClock(100.0)
     )
@@ -46,7 +46,7 @@ def train(uid: str = "train", count: int = 1) -> Pod:
     return pod(uid, container("app", gpu=count))
 
 
-# -- devices from numbers ------------------------------------------------------------------
+# -- simulated devices ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -59,17 +59,17 @@ def train(uid: str = "train", count: int = 1) -> Pod:
         ("2@0,3@1", (0, 0, 1, 1, 1)),
     ],
 )
-def test_places(text: str, expected: tuple[int | None, ...]) -> None:
+def test_places_parses_numa_nodes(text: str, expected: tuple[int | None, ...]) -> None:
     assert places(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "8@", "@0", "8@x", "1,2", "8@0;1"])
-def test_what_says_no_devices(text: str) -> None:
+def test_places_rejects_invalid_text(text: str) -> None:
     with pytest.raises(ValueError, match=r"^invalid devices '.*': expected 8, 8@0,1 or"):
         places(text)
 
 
-def test_too_many_devices() -> None:
+def test_places_rejects_too_many_devices() -> None:
     assert len(places("50000@0,50000@1")) == 100_000
     with pytest.raises(
         TooManyDevices, match=r"^more than 100000 devices: a kubelet rejects a longer list"
@@ -77,7 +77,7 @@ def test_too_many_devices() -> None:
         places("50000@0,50001@1")
 
 
-def test_numbered_devices() -> None:
+def test_numbered_devices_have_ids_of_equal_width() -> None:
     assert list(numbered("vendor.com/gpu", (None,) * 11))[::10] == ["gpu-00", "gpu-10"]
     assert list(numbered("gpu", (0,) * 10))[-1] == "gpu-9"
     assert list(numbered("gpu", (0,), first=9)) == ["gpu-9"]
@@ -93,8 +93,8 @@ def test_numbered_devices() -> None:
 # -- pods ----------------------------------------------------------------------------------
 
 
-def test_a_pod_runs_holds_and_ends() -> None:
-    node = made()
+def test_pod_is_admitted_and_terminated() -> None:
+    node = node_with()
     admission = node.admit(train())
     assert admission.admitted and node.devices("train") == {"app": {GPU: ["gpu-0"]}}
     assert node.pod_status("train").phase == "Running"
@@ -104,8 +104,8 @@ def test_a_pod_runs_holds_and_ends() -> None:
     node.self_check()
 
 
-def test_one_too_many_is_rejected_with_the_kubelets_text() -> None:
-    node = made(1)
+def test_rejection_has_the_kubelets_text() -> None:
+    node = node_with(1)
     node.admit(train("first"))
     rejected = node.admit(train("second"))
     assert (rejected.reason, rejected.message) == (
@@ -116,8 +116,8 @@ def test_one_too_many_is_rejected_with_the_kubelets_text() -> None:
     assert node.pod_status("second").message.startswith("Pod was rejected: Allocate failed")
 
 
-def test_numa_nodes_are_kept_together() -> None:
-    node = made("4@0,1", topology_policy="single-numa-node")
+def test_devices_are_aligned_to_numa_nodes() -> None:
+    node = node_with("4@0,1", topology_policy="single-numa-node")
     assert node.admit(train("two", 2)).admitted
     rejected = node.admit(train("three", 3))
     assert (rejected.reason, rejected.message) == (
@@ -127,9 +127,9 @@ def test_numa_nodes_are_kept_together() -> None:
     assert "policy single-numa-node" in rejected.explain()
 
 
-@pytest.mark.skipif(not VECTORS.exists(), reason="the vectors are not at hand")
-def test_it_decides_as_the_recorded_scenarios_do() -> None:
-    """Those whose plugins have no opinion and no faults, by reason, message and devices."""
+@pytest.mark.skipif(not VECTORS.exists(), reason="the vectors are not available")
+def test_decisions_match_the_recorded_scenarios() -> None:
+    """Scenarios without preferences and errors of plugins: reason, message and devices agree."""
     played = [each for each in map(json.loads, VECTORS.read_text().splitlines()) if plain(each)]
     assert len(played) > 50
     for scenario in played:
@@ -138,15 +138,19 @@ def test_it_decides_as_the_recorded_scenarios_do() -> None:
         for given, step in zip(scenario["pods"], scenario["expect"]["steps"], strict=False):
             wanted = replay.pod_of(given)
             answer = node.admit(wanted, start=False)
-            told = {"admit": answer.admitted, "reason": answer.reason, "message": answer.message}
-            assert {**told, **step}.items() >= told.items(), (scenario["id"], told)
+            decided = {
+                "admit": answer.admitted,
+                "reason": answer.reason,
+                "message": answer.message,
+            }
+            assert {**decided, **step}.items() >= decided.items(), (scenario["id"], decided)
             with contextlib.suppress(Rejected):
                 manager.admit(wanted)
-            assert held(node.manager, wanted) == held(manager, wanted), scenario["id"]
+            assert allocated(node.manager, wanted) == allocated(manager, wanted), scenario["id"]
         node.self_check()
 
 
-def held(manager: DeviceManager, wanted: Pod) -> dict[str, dict[str, frozenset[str]]]:
+def allocated(manager: DeviceManager, wanted: Pod) -> dict[str, dict[str, frozenset[str]]]:
     return {
         name: {resource: each.ids for resource, each in by_resource.items()}
         for name, by_resource in manager.holdings(wanted.uid).items()
@@ -170,31 +174,33 @@ def recorded(scenario: dict[str, Any]) -> InMemoryKubelet:
     return node
 
 
-def test_it_decides_as_a_whole_kubelet_does(tmp_path: Path) -> None:
-    """The same story on both: taken, rejected, unhealthy, ended, restarted, rebooted."""
+def test_decisions_match_a_mock_kubelet(tmp_path: Path) -> None:
+    """The same scenario on both: admissions, rejections, terminations, restart and reboot."""
     settings = Settings(numa=NumaTopology.of([0, 1]), topology_policy="restricted")
     devices = tuple(numbered(GPU, places("4@0,1")).values())
 
-    def story(node: Any, list_again: Any) -> list[Any]:
-        told: list[Any] = []
+    def scenario(node: Any, reregister: Any) -> list[Any]:
+        results: list[Any] = []
         for uid, count in (("a", 2), ("b", 1), ("c", 3), ("d", 1)):
             answer = node.admit(train(uid, count))
-            told.append((answer.admitted, answer.reason, answer.message, node.devices(uid)))
-        told.append(node.node_status())
+            results.append((answer.admitted, answer.reason, answer.message, node.devices(uid)))
+        results.append(node.node_status())
         node.terminate("a")
         answer = node.admit(train("e", 2))
-        told.append((answer.admitted, node.devices("e")))
+        results.append((answer.admitted, node.devices("e")))
         node.restart()
-        list_again()
-        told.append([(uid, each.phase) for uid, each in node.pods().items()])
-        told.append(node.devices("e"))
+        reregister()
+        results.append([(uid, each.phase) for uid, each in node.pods().items()])
+        results.append(node.devices("e"))
         node.reboot()
-        list_again()
-        told += [(uid, each.phase, each.reason, each.message) for uid, each in node.pods().items()]
-        told.append(node.node_status())
-        return told
+        reregister()
+        results += [
+            (uid, each.phase, each.reason, each.message) for uid, each in node.pods().items()
+        ]
+        results.append(node.node_status())
+        return results
 
-    light = story(InMemoryKubelet(settings, {GPU: devices}), lambda: None)
+    in_memory = scenario(InMemoryKubelet(settings, {GPU: devices}), lambda: None)
     with MockKubelet(tmp_path / "k", settings) as whole:
 
         def serve() -> None:
@@ -203,14 +209,14 @@ def test_it_decides_as_a_whole_kubelet_does(tmp_path: Path) -> None:
             plugin.send_list(devices)
 
         serve()
-        assert light == story(whole, serve)
+        assert in_memory == scenario(whole, serve)
 
 
-# -- what goes wrong -----------------------------------------------------------------------
+# -- simulated problems -----------------------------------------------------------------------
 
 
-def test_a_device_fails_and_heals() -> None:
-    node = made()
+def test_device_fails_and_heals() -> None:
+    node = node_with()
     node.admit(train())
     node.fail_device(GPU, "gpu-0")
     node.fail_device(GPU, "gpu-0")
@@ -222,8 +228,8 @@ def test_a_device_fails_and_heals() -> None:
     assert node.allocatable() == {GPU: 4}
 
 
-def test_a_device_is_lost() -> None:
-    node = made()
+def test_device_is_lost_and_returned() -> None:
+    node = node_with()
     node.admit(train())
     node.lose_device(GPU, "gpu-0")
     assert node.node_status().capacity == {GPU: 3}
@@ -242,8 +248,8 @@ def test_a_device_is_lost() -> None:
     assert status.resources[0].health == "Unknown"
 
 
-def test_a_plugin_leaves_and_comes_back() -> None:
-    node = made()
+def test_plugin_stops_and_starts() -> None:
+    node = node_with()
     node.stop_plugin(GPU)
     node.stop_plugin(GPU)
     assert node.node_status().allocatable == {GPU: 0}
@@ -256,8 +262,8 @@ def test_a_plugin_leaves_and_comes_back() -> None:
     assert node.node_status().allocatable == {GPU: 4}
 
 
-def test_other_devices_from_now_on() -> None:
-    node = made()
+def test_set_devices_replaces_the_list() -> None:
+    node = node_with()
     node.set_devices(GPU, 0)
     assert node.node_status().capacity == {GPU: 0}
     node.set_devices("vendor.com/nic", 2)
@@ -268,16 +274,16 @@ def test_other_devices_from_now_on() -> None:
     }
 
 
-def test_allocate_fails_on_purpose() -> None:
-    node = made()
+def test_fail_allocate_rejects_pods_until_cleared() -> None:
+    node = node_with()
     node.fail_allocate(GPU, RpcError("Unknown", "broken"))
     assert "broken" in node.admit(train("one")).message
     node.fail_allocate(GPU, None)
     assert node.admit(train("two")).admitted
 
 
-def test_what_is_not_there_is_named() -> None:
-    node = made(2)
+def test_errors_name_the_known_devices_and_resources() -> None:
+    node = node_with(2)
     with pytest.raises(RequestError, match="has no device 'x': it has gpu-0, gpu-1"):
         node.fail_device(GPU, "x")
     with pytest.raises(RequestError, match=r"no plugin of v\.com/x: it has vendor\.com/gpu"):
@@ -289,7 +295,7 @@ def test_what_is_not_there_is_named() -> None:
         InMemoryKubelet().start_plugin("v.com/x")
 
 
-def test_a_change_on_one_node_is_none_on_another() -> None:
+def test_change_of_one_node_does_not_affect_another() -> None:
     devices = simulated_devices({GPU: 2})
     first, second = (InMemoryKubelet(None, devices) for _ in range(2))
     first.fail_device(GPU, "gpu-0")
@@ -299,8 +305,8 @@ def test_a_change_on_one_node_is_none_on_another() -> None:
 # -- restarts ------------------------------------------------------------------------------
 
 
-def test_a_restart_changes_nothing_for_what_runs() -> None:
-    node = made()
+def test_restart_keeps_running_pods() -> None:
+    node = node_with()
     node.admit(train())
     node.stop_plugin(GPU)
     node.restart()
@@ -309,8 +315,8 @@ def test_a_restart_changes_nothing_for_what_runs() -> None:
     node.self_check()
 
 
-def test_a_restart_knows_what_was_kept_last() -> None:
-    node = made()
+def test_restart_restores_the_last_checkpoint() -> None:
+    node = node_with()
     node.admit(train())
     node.admit(train("other"))
     node.terminate("train")
@@ -321,8 +327,8 @@ def test_a_restart_knows_what_was_kept_last() -> None:
     node.self_check()
 
 
-def test_after_a_reboot_pods_come_before_their_plugins() -> None:
-    node = made()
+def test_reboot_rejects_pods_whose_plugin_is_not_registered() -> None:
+    node = node_with()
     node.admit(train())
     node.admit(pod("plain", container("app")))
     node.reboot()
@@ -331,15 +337,15 @@ def test_after_a_reboot_pods_come_before_their_plugins() -> None:
     assert node.admit(train("next")).admitted
 
 
-def test_a_reboot_that_waits_for_plugins() -> None:
-    node = made(wait_for_plugin=5.0)
+def test_reboot_waits_for_plugins_if_configured() -> None:
+    node = node_with(wait_for_plugin=5.0)
     node.admit(train())
     node.reboot()
     assert node.pod("train").phase == "Running"
 
 
-def test_stopped_and_started() -> None:
-    node = made()
+def test_stop_and_start_keep_pods() -> None:
+    node = node_with()
     node.admit(train())
     with node:
         pass
@@ -353,8 +359,8 @@ def test_stopped_and_started() -> None:
     assert node.devices("train") and node.allocatable() == {GPU: 4}
 
 
-def test_what_it_tells_of_a_restart() -> None:
-    node = made()
+def test_events_of_a_restart() -> None:
+    node = node_with()
     node.admit(train())
     node.stop_plugin(GPU)
     assert node.events.recent(EventKind.STREAM_ENDED)[0].message == (
@@ -373,9 +379,9 @@ def test_what_it_tells_of_a_restart() -> None:
     ]
 
 
-def test_once_stopped_nothing_happens_by_itself() -> None:
-    """A plugin's grace period ends, and a container's back-off."""
-    node = made()
+def test_stopped_kubelet_has_no_timers() -> None:
+    """Neither the grace period of a plugin nor the back-off of a container expires."""
+    node = node_with()
     node.admit(train())
     for _ in range(2):
         node.exit_container("train", "app", 1)
@@ -394,8 +400,8 @@ def test_once_stopped_nothing_happens_by_itself() -> None:
         node.start()
 
 
-def test_a_pending_pod_is_started_later() -> None:
-    node = made()
+def test_start_pod_starts_a_pending_pod() -> None:
+    node = node_with()
     node.admit(train(), start=False)
     assert node.pod_status("train").phase == "Pending"
     node.start_pod("train")
@@ -405,7 +411,7 @@ def test_a_pending_pod_is_started_later() -> None:
     assert status.restart_count == 0 and status.name == ContainerName("app")
 
 
-def test_nodes_share_what_they_are_made_of() -> None:
+def test_nodes_share_settings_and_devices() -> None:
     settings, devices = Settings(), simulated_devices({GPU: 8})
     nodes = [InMemoryKubelet(settings, devices) for _ in range(20)]
     assert all(each.simulated()[GPU] is devices[GPU] for each in nodes)

@@ -1,0 +1,71 @@
+"""Faults of the checkpoint: writes that fail or take long, and a file that is lost or damaged."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from checkpoint import Contents, FileOperations
+from devicemanager.faults.injection_point import Effect, InjectionPoint, implements
+from devicemanager.faults.registry import FaultRegistry, Fired, first
+
+__all__ = ["FaultyFiles", "damage_checkpoint"]
+
+
+class FaultyFiles(FileOperations):
+    """File operations whose writes fail or are delayed while such a fault fires."""
+
+    def __init__(self, faults: FaultRegistry) -> None:
+        self._faults = faults
+
+    def write(self, descriptor: int, data: Contents) -> None:
+        if self._faults.armed:
+            fired = self._faults.at(InjectionPoint.CHECKPOINT)
+            for effect, act in _AT_WRITE.items():
+                if (fault := first(fired, effect)) is not None:
+                    act(fault)
+        super().write(descriptor, data)
+
+
+def _delay(fault: Fired) -> None:
+    fault.hold().wait()
+
+
+def _fail(fault: Fired) -> None:
+    code = getattr(errno, fault["error"])
+    raise OSError(code, os.strerror(code))
+
+
+# In this order: a write that is delayed and fails, fails late.
+_AT_WRITE: Mapping[Effect, Callable[[Fired], None]] = {
+    Effect.DELAY_CHECKPOINT: _delay,
+    Effect.FAIL_CHECKPOINT: _fail,
+}
+implements(InjectionPoint.CHECKPOINT, _AT_WRITE)
+
+
+def damage_checkpoint(faults: FaultRegistry, path: Path) -> None:
+    """Carry out the faults that fire before a kubelet reads its checkpoint."""
+    if faults.armed:
+        for fault in faults.at(InjectionPoint.START):
+            # Actions cannot be set for this point, so every fault here has such an effect.
+            _AT_START[fault.effect](path)
+
+
+def _lose(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _truncate(path: Path) -> None:
+    # As after a crash of a node whose file system had not written all blocks.
+    if path.exists():
+        os.truncate(path, path.stat().st_size // 2)
+
+
+_AT_START: Mapping[Effect, Callable[[Path], None]] = {
+    Effect.LOSE_CHECKPOINT: _lose,
+    Effect.TRUNCATE_CHECKPOINT: _truncate,
+}
+implements(InjectionPoint.START, _AT_START)
