@@ -29,7 +29,7 @@ class PluginOptions:
 
 
 @attrs.frozen(eq=False)
-class Endpoint:
+class EndpointInfo:
     """One registration. Immutable: a new list gives a new value. Whether it is still
     connected is ``Endpoints.is_connected``."""
 
@@ -46,19 +46,19 @@ class Endpoint:
 class _Resource:
     """Mutable, private to ``Endpoints``: one resource's registrations, newest last."""
 
-    endpoints: list[Endpoint] = attrs.field(factory=list)
+    endpoints: list[EndpointInfo] = attrs.field(factory=list)
     devices: DeviceList = EMPTY
     stopped_at: float | None = None
-    last: Endpoint | None = None
+    last: EndpointInfo | None = None
     """The endpoint that served last, for its name and options, once none is connected."""
 
 
 @attrs.frozen(eq=False, repr=False)
-class Departure:
+class Disconnection:
     """What the end of one registration changed for its resource."""
 
-    endpoint: Endpoint
-    promoted: Endpoint | None = None
+    endpoint: EndpointInfo
+    promoted: EndpointInfo | None = None
     before: DeviceList = EMPTY
     after: DeviceList = EMPTY
 
@@ -72,7 +72,7 @@ class Endpoints:
         self._several = several
         self._lists_of_all = lists_of_all
         self._resources: dict[ResourceName, _Resource] = {}
-        self._by_id: dict[EndpointId, Endpoint] = {}
+        self._by_id: dict[EndpointId, EndpointInfo] = {}
         self._last_id = 0
         self._replaced: dict[EndpointId, ResourceName] = {}
 
@@ -90,7 +90,7 @@ class Endpoints:
         found = self._resources.get(resource)
         return None if found is None else found.devices
 
-    def serving(self, resource: ResourceName) -> Endpoint | None:
+    def serving(self, resource: ResourceName) -> EndpointInfo | None:
         """The endpoint that is asked to allocate: the newest one, else the last one
         that was (stopped), else None."""
         found = self._resources.get(resource)
@@ -98,7 +98,7 @@ class Endpoints:
             return None
         return found.endpoints[-1] if found.endpoints else found.last
 
-    def connected(self) -> tuple[Endpoint, ...]:
+    def connected(self) -> tuple[EndpointInfo, ...]:
         """Every connected registration, oldest first."""
         return tuple(self._by_id.values())
 
@@ -107,12 +107,12 @@ class Endpoints:
 
     def connect(
         self, resource: ResourceName, name: str, options: PluginOptions
-    ) -> tuple[Endpoint, tuple[Endpoint, ...]]:
+    ) -> tuple[EndpointInfo, tuple[EndpointInfo, ...]]:
         """A plugin has registered. Returns its endpoint and those it replaces, now gone:
         older registrations of the resource on the same socket (Q2) or, without ``several``,
         on any."""
         self._last_id += 1
-        endpoint = Endpoint(EndpointId(self._last_id), resource, name, options)
+        endpoint = EndpointInfo(EndpointId(self._last_id), resource, name, options)
         entry = self._resources.setdefault(resource, _Resource())
         replaced = [old for old in entry.endpoints if old.name == name or not self._several]
         for old in replaced:
@@ -124,14 +124,14 @@ class Endpoints:
         self._by_id[endpoint.id] = endpoint
         return endpoint, tuple(replaced)
 
-    def heard(self, endpoint: EndpointId) -> ResourceName | None:
+    def resource_of(self, endpoint: EndpointId) -> ResourceName | None:
         """The resource of a registration whose lists are looked at; None if they are not."""
         current = self._by_id.get(endpoint)
         if current is not None:
             return current.resource
         return self._replaced.get(endpoint) if self._lists_of_all else None
 
-    def replaced(self, endpoint: EndpointId) -> ResourceName | None:
+    def pop_replaced(self, endpoint: EndpointId) -> ResourceName | None:
         """The resource of a registration that was replaced and has not ended until now;
         it has with this call."""
         return self._replaced.pop(endpoint, None)
@@ -153,13 +153,13 @@ class Endpoints:
 
     def _update_late(self, endpoint: EndpointId, devices: DeviceList) -> bool:
         """A replaced registration sent a list, which counts with Q24 only."""
-        resource = self.heard(endpoint)
+        resource = self.resource_of(endpoint)
         if resource is None or resource not in self._resources:
             return False
         self._resources[resource].devices = devices
         return True
 
-    def disconnect(self, endpoint: EndpointId, now: float) -> Departure | None:
+    def disconnect(self, endpoint: EndpointId, now: float) -> Disconnection | None:
         """A registration's list stream has ended. None if it was no longer connected."""
         old = self._by_id.pop(endpoint, None)
         if old is None:
@@ -169,10 +169,10 @@ class Endpoints:
         entry.endpoints.remove(old)
         before = entry.devices
         promoted = self._promote(entry, old, now) if was_serving else None
-        return Departure(old, promoted, before, entry.devices)
+        return Disconnection(old, promoted, before, entry.devices)
 
     @staticmethod
-    def _promote(entry: _Resource, stopped: Endpoint, now: float) -> Endpoint | None:
+    def _promote(entry: _Resource, stopped: EndpointInfo, now: float) -> EndpointInfo | None:
         if not entry.endpoints:
             entry.devices = entry.devices.disconnected()
             entry.stopped_at = now
@@ -187,7 +187,7 @@ class Endpoints:
         """A resource that a checkpoint names: 0 devices and a stopped endpoint whose
         grace time starts now (``readCheckpoint``, v1.32)."""
         if resource not in self._resources:
-            last = Endpoint(EndpointId(0), resource, resource)
+            last = EndpointInfo(EndpointId(0), resource, resource)
             self._resources[resource] = _Resource(stopped_at=now, last=last)
 
     def expire(self, now: float, grace: float) -> tuple[ResourceName, ...]:

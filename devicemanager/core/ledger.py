@@ -24,7 +24,7 @@ DevicesPerNuma = Mapping[int, tuple[DeviceId, ...]]
 
 
 @attrs.frozen
-class Holding:
+class AllocatedDevices:
     """What one container holds of one resource, with the plugin's stored answer."""
 
     devices: DevicesPerNuma
@@ -37,17 +37,17 @@ class Holding:
         return frozenset().union(*self.devices.values())
 
 
-NOBODY = PodUid("")
+LEAKED = PodUid("")
 """Who has what leaked (Q4)."""
 
-ContainerHoldings = Mapping[ResourceName, Holding]
+AllocatedByResource = Mapping[ResourceName, AllocatedDevices]
 """Resource to what a container holds of it."""
-PodHoldings = Mapping[ContainerName, ContainerHoldings]
+AllocatedByContainer = Mapping[ContainerName, AllocatedByResource]
 """Container to its holdings."""
-Entry = tuple[PodUid, ContainerName, ResourceName, Holding]
+Entry = tuple[PodUid, ContainerName, ResourceName, AllocatedDevices]
 """What a container holds of one resource."""
 
-_NOTHING: Mapping[ResourceName, Holding] = MappingProxyType({})
+_NOTHING: Mapping[ResourceName, AllocatedDevices] = MappingProxyType({})
 
 
 @attrs.define(eq=False, repr=False)
@@ -97,16 +97,16 @@ class Draft:
 
     def __init__(self, pod: PodUid) -> None:
         self.pod = pod
-        self.holdings: dict[ContainerName, dict[ResourceName, Holding]] = {}
+        self.allocated: dict[ContainerName, dict[ResourceName, AllocatedDevices]] = {}
         self.reserved: dict[ResourceName, list[frozenset[DeviceId]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.holdings)
+        return bool(self.allocated)
 
-    def unanswered(self) -> dict[ResourceName, set[DeviceId]]:
+    def without_response(self) -> dict[ResourceName, set[DeviceId]]:
         """What is reserved and has no answer to Allocate yet."""
         found = {resource: set[DeviceId]().union(*ids) for resource, ids in self.reserved.items()}
-        for holdings in self.holdings.values():
+        for holdings in self.allocated.values():
             for resource, holding in holdings.items():
                 found.get(resource, set()).difference_update(holding.ids)
         return found
@@ -119,14 +119,14 @@ class Ledger:
     keep the answer.
     """
 
-    def __init__(self, *, overlooks_drafts: bool = False) -> None:
-        """``overlooks_drafts``: devices of an open draft count as free once another pod is
+    def __init__(self, *, ignores_drafts: bool = False) -> None:
+        """``ignores_drafts``: devices of an open draft count as free once another pod is
         freed (Q25)."""
-        self._pods: dict[PodUid, PodHoldings] = {}
+        self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}
         self._leaked: list[Draft] = []
         # Q25: the drafts that reserve something, and what of theirs counts as free.
-        self._open: list[Draft] | None = [] if overlooks_drafts else None
+        self._open: list[Draft] | None = [] if ignores_drafts else None
         self._overlooked: dict[ResourceName, set[DeviceId]] = {}
 
     # -- reading ---------------------------------------------------------------------
@@ -135,20 +135,20 @@ class Ledger:
         """The pods that hold something, in the order of their first allocation."""
         return self._pods.keys()
 
-    def snapshot(self) -> Mapping[PodUid, PodHoldings]:
+    def snapshot(self) -> Mapping[PodUid, AllocatedByContainer]:
         """All that is held now; costs one pointer a pod."""
         return dict(self._pods)
 
     def __contains__(self, pod: object) -> bool:
         return pod in self._pods
 
-    def pod(self, pod: PodUid) -> PodHoldings:
+    def pod(self, pod: PodUid) -> AllocatedByContainer:
         return self._pods.get(pod, {})
 
-    def container(self, pod: PodUid, container: ContainerName) -> ContainerHoldings:
+    def container(self, pod: PodUid, container: ContainerName) -> AllocatedByResource:
         return self._pods.get(pod, {}).get(container, _NOTHING)
 
-    def held(
+    def allocated(
         self, pod: PodUid, container: ContainerName, resource: ResourceName
     ) -> frozenset[DeviceId] | None:
         """The devices a container holds of a resource; None if nothing is recorded
@@ -156,7 +156,7 @@ class Ledger:
         holding = self.container(pod, container).get(resource)
         return None if holding is None else holding.ids
 
-    def held_by_pod(self, pod: PodUid, resource: ResourceName) -> frozenset[DeviceId]:
+    def allocated_to_pod(self, pod: PodUid, resource: ResourceName) -> frozenset[DeviceId]:
         """All devices of a resource that a pod holds (``podDevices``, v1.32)."""
         ids: set[DeviceId] = set()
         for holdings in self._pods.get(pod, {}).values():
@@ -164,7 +164,7 @@ class Ledger:
                 ids |= holdings[resource].ids
         return frozenset(ids)
 
-    def is_held(self, resource: ResourceName) -> bool:
+    def is_in_use(self, resource: ResourceName) -> bool:
         """Whether anybody holds, or is about to hold, a device of the resource."""
         index = self._index.get(resource)
         return index is not None and bool(index.holders)
@@ -184,7 +184,7 @@ class Ledger:
             bits &= ~device_index.bits(self._overlooked.get(resource, ()))
         return bits
 
-    def holders_of(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
+    def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
         """Which pods hold which of the given devices of a resource (Q8)."""
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
@@ -195,7 +195,7 @@ class Ledger:
         for id_ in held:
             for pod in index.holders.get(id_, ()):
                 found.setdefault(pod, set()).add(id_)
-        found.pop(NOBODY, None)
+        found.pop(LEAKED, None)
         return found
 
     def resources(self) -> Iterator[tuple[ResourceName, int]]:
@@ -223,16 +223,16 @@ class Ledger:
 
     @staticmethod
     def record(
-        draft: Draft, container: ContainerName, resource: ResourceName, holding: Holding
+        draft: Draft, container: ContainerName, resource: ResourceName, holding: AllocatedDevices
     ) -> None:
         """Note the answer for devices that were reserved."""
-        draft.holdings.setdefault(container, {})[resource] = holding
+        draft.allocated.setdefault(container, {})[resource] = holding
 
     def commit(self, draft: Draft) -> None:
         """Make a draft's holdings entries."""
-        if draft.holdings:
+        if draft.allocated:
             pod = dict(self._pods.get(draft.pod, {}))
-            for container, holdings in draft.holdings.items():
+            for container, holdings in draft.allocated.items():
                 pod[container] = {**pod.get(container, {}), **holdings}
             self._pods[draft.pod] = pod
         self._close(draft)
@@ -251,14 +251,14 @@ class Ledger:
 
     def leak(self, draft: Draft) -> None:
         """Leave what a draft reserved in use, for nobody (Q4)."""
-        leaked = Draft(NOBODY)
+        leaked = Draft(LEAKED)
         for resource, reservations in draft.reserved.items():
             for ids in reservations:
                 self.reserve(leaked, resource, ids)
         self._leaked.append(leaked)
         self.drop(draft)
 
-    def count_entries_only(self) -> None:
+    def count_committed_only(self) -> None:
         """Only what has an entry is in use from now on, as when the reference counts anew
         (``m.allocatedDevices = m.podDevices.devices()``): what leaked comes back (Q4), and
         what open drafts reserve is overlooked (Q25)."""
@@ -268,13 +268,13 @@ class Ledger:
         if self._open is not None:
             self._overlooked = {}
             for draft in self._open:
-                for resource, ids in draft.unanswered().items():
+                for resource, ids in draft.without_response().items():
                     self._overlooked.setdefault(resource, set()).update(ids)
 
     def retract(self, draft: Draft) -> None:
         """Undo a commit whose checkpoint could not be written."""
         pod = {name: dict(held) for name, held in self._pods.get(draft.pod, {}).items()}
-        for container, holdings in draft.holdings.items():
+        for container, holdings in draft.allocated.items():
             for resource in holdings:
                 holding = pod.get(container, {}).pop(resource, None)
                 if holding is not None:
@@ -295,7 +295,7 @@ class Ledger:
         """
         pod = self._pods.get(draft.pod, {})
         entered = False
-        for container, holdings in draft.holdings.items():
+        for container, holdings in draft.allocated.items():
             held = pod.get(container, {})
             left = {name: has for name, has in held.items() if holdings.get(name) is not has}
             if len(left) < len(held):
@@ -320,7 +320,7 @@ class Ledger:
         """Take entries over, as from a checkpoint; of several with the same pod, container and
         resource the last counts."""
         # Each pod is copied once: a checkpoint may have any number of entries of one.
-        pods: dict[PodUid, dict[ContainerName, dict[ResourceName, Holding]]] = {}
+        pods: dict[PodUid, dict[ContainerName, dict[ResourceName, AllocatedDevices]]] = {}
         for pod, container, resource, holding in entries:
             if pod not in pods:
                 pods[pod] = {name: dict(held) for name, held in self.pod(pod).items()}
@@ -332,14 +332,14 @@ class Ledger:
             index.add(pod, holding.ids)
         self._pods.update(pods)
 
-    def release(self, pod: PodUid) -> PodHoldings:
+    def release(self, pod: PodUid) -> AllocatedByContainer:
         """Free everything a pod holds, and return it."""
         released = self._pods.pop(pod, {})
         for holdings in released.values():
             for resource, holding in holdings.items():
                 self._index[resource].remove(pod, holding.ids)
         if released:
-            self.count_entries_only()
+            self.count_committed_only()
         return released
 
     # -- checking --------------------------------------------------------------------

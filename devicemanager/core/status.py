@@ -14,9 +14,9 @@ import attrs
 from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 
-Holdings = Mapping[ContainerName, Mapping[ResourceName, Holding]]
+Holdings = Mapping[ContainerName, Mapping[ResourceName, AllocatedDevices]]
 """A pod's holdings, by container and resource."""
 
 

@@ -20,7 +20,7 @@ from devicemanager.kubelet.process import FaultEquipment, KubeletProcess
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
-    from devicemanager.core.endpoints import Endpoint
+    from devicemanager.core.endpoints import EndpointInfo
     from devicemanager.faults.fault import Fault
     from devicemanager.faults.holds import Hold
 
@@ -122,7 +122,7 @@ class FaultActions:
         for wait in waits:
             wait.cancel()
 
-    def _endpoints(self, fault: Fault, occasion: FaultContext) -> list[Endpoint]:
+    def _endpoints(self, fault: Fault, occasion: FaultContext) -> list[EndpointInfo]:
         resource = fault.resource or occasion.resource
         plugin = fault.plugin or occasion.plugin
         state = self._life.serving().manager.state

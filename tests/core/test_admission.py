@@ -328,7 +328,7 @@ class Interleaving:
         except StopIteration:
             self.world.ledger.commit(allocation.draft)
             self.admitted[uid] = {
-                name: dict(held) for name, held in allocation.draft.holdings.items()
+                name: dict(held) for name, held in allocation.draft.allocated.items()
             }
             self._end(uid, allocation)
         except Rejected:
@@ -409,7 +409,7 @@ def test_a_plugin_that_leaves_while_it_chooses():
         steps.send(("a",))
     world.open.remove(allocation)
     world.check()
-    assert not world.ledger.is_held(GPU)
+    assert not world.ledger.is_in_use(GPU)
 
 
 def test_a_resource_that_is_forgotten_while_its_plugin_chooses():
@@ -441,7 +441,7 @@ def test_a_bug_on_the_way_gives_everything_back():
     with pytest.raises(ZeroDivisionError):
         world.admit(pod("p", gpu=1), broken)
     world.check()
-    assert not world.ledger.is_held(GPU)
+    assert not world.ledger.is_in_use(GPU)
 
 
 def test_of_two_pods_that_come_together_the_second_sees_the_first():

@@ -14,7 +14,7 @@ from devicemanager.core.errors import (
 )
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid
 from devicemanager.core.inventory import EMPTY
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.rejection import Rejected
 from tests.helpers import World, answer, container, device, device_list, devices, entries, pod
 from tests.strategies import GPU, NIC
@@ -24,7 +24,7 @@ RESTARTING = AdmissionContext(sources_ready=False)
 
 def hold(world: World, uid: str, *ids: str, name: str = "app", resource=GPU) -> None:
     """As if a checkpoint said so."""
-    held = Holding({-1: tuple(map(DeviceId, ids))}, b"stored")
+    held = AllocatedDevices({-1: tuple(map(DeviceId, ids))}, b"stored")
     world.ledger.restore([(PodUid(uid), ContainerName(name), resource, held)])
 
 
@@ -254,7 +254,7 @@ def test_an_answer_to_another_question():
     with pytest.raises(TypeError, match="AllocateAnswer"):
         world.admit(pod("p", gpu=1), lambda _: ())
     world.check()
-    assert not world.ledger.is_held(GPU)
+    assert not world.ledger.is_in_use(GPU)
 
 
 INIT_REUSE = [
@@ -300,7 +300,7 @@ def test_reuse(init, apps, want, scope):
     world.check()
     world.ledger.release(PodUid("p"))
     world.check()
-    assert not world.ledger.is_held(GPU)
+    assert not world.ledger.is_in_use(GPU)
 
 
 def test_reuse_is_per_resource():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from devicemanager.core.errors import InternalError
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.ledger import Draft, Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, Draft, Ledger
 from tests.helpers import device_list, devices, entries, held_by, holders
 from tests.strategies import GPU, NIC
 
@@ -17,8 +17,8 @@ APP, SIDE = ContainerName("app"), ContainerName("side")
 NUMBERING = device_list(devices("a", "b", "c", "d")).device_index
 
 
-def holding(*ids: str, node: int = -1) -> Holding:
-    return Holding({node: tuple(map(DeviceId, ids))}, b"answer")
+def holding(*ids: str, node: int = -1) -> AllocatedDevices:
+    return AllocatedDevices({node: tuple(map(DeviceId, ids))}, b"answer")
 
 
 def ids(*names: str) -> frozenset[DeviceId]:
@@ -41,19 +41,19 @@ def test_a_draft_is_in_use_and_no_entry():
     draft = drafted(ledger, POD, "a", "b")
     assert used(ledger) == ("a", "b")
     assert POD not in ledger and list(ledger.pods()) == []
-    assert ledger.is_held(GPU) and not ledger.is_held(NIC)
+    assert ledger.is_in_use(GPU) and not ledger.is_in_use(NIC)
     ledger.self_check([draft])
 
 
 def test_what_is_overlooked_is_in_use_again_once_it_is_an_entry():
-    ledger = Ledger(overlooks_drafts=True)
+    ledger = Ledger(ignores_drafts=True)
     draft, open_ = drafted(ledger, POD, "a"), Draft(OTHER)
     ledger.reserve(open_, GPU, ids("b"))
-    ledger.count_entries_only()
+    ledger.count_committed_only()
     assert used(ledger) == ("a",)
     ledger.commit(draft)
     ledger.record(open_, APP, GPU, holding("b"))
-    ledger.count_entries_only()
+    ledger.count_committed_only()
     assert used(ledger) == ("a", "b")
 
 
@@ -61,11 +61,11 @@ def test_committed():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "b"))
     assert held_by(ledger, POD) == {"app": {GPU: ["a", "b"]}}
-    assert ledger.held(POD, APP, GPU) == ids("a", "b")
-    assert ledger.held(POD, APP, NIC) is None
-    assert ledger.held(POD, SIDE, GPU) is None
-    assert ledger.held_by_pod(POD, GPU) == ids("a", "b")
-    assert ledger.holders_of(GPU, ids("a", "c")) == {POD: {"a"}}
+    assert ledger.allocated(POD, APP, GPU) == ids("a", "b")
+    assert ledger.allocated(POD, APP, NIC) is None
+    assert ledger.allocated(POD, SIDE, GPU) is None
+    assert ledger.allocated_to_pod(POD, GPU) == ids("a", "b")
+    assert ledger.pods_using(GPU, ids("a", "c")) == {POD: {"a"}}
     assert list(ledger.resources()) == [(GPU, 2)]
     ledger.self_check()
 
@@ -75,7 +75,7 @@ def test_dropped():
     draft = drafted(ledger, POD, "a", "b")
     ledger.drop(draft)
     ledger.drop(draft)
-    assert used(ledger) == () and not ledger.is_held(GPU)
+    assert used(ledger) == () and not ledger.is_in_use(GPU)
     assert list(ledger.resources()) == []
     ledger.self_check()
 
@@ -119,7 +119,7 @@ def test_one_device_in_two_containers_of_a_pod_is_in_use_until_both_are_gone():
     ledger.reserve(draft, GPU, ids("a"))
     ledger.record(draft, SIDE, GPU, holding("a"))
     ledger.commit(draft)
-    assert ledger.held_by_pod(POD, GPU) == ids("a", "b")
+    assert ledger.allocated_to_pod(POD, GPU) == ids("a", "b")
     assert list(ledger.resources()) == [(GPU, 2)]
     ledger.self_check()
     assert ledger.release(POD).keys() == {APP, SIDE}
@@ -132,8 +132,8 @@ def test_the_same_id_of_two_resources_are_two_devices():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", resource=GPU))
     ledger.commit(drafted(ledger, OTHER, "a", resource=NIC))
-    assert ledger.holders_of(GPU, ids("a")) == {POD: {"a"}}
-    assert ledger.holders_of(NIC, ids("a")) == {OTHER: {"a"}}
+    assert ledger.pods_using(GPU, ids("a")) == {POD: {"a"}}
+    assert ledger.pods_using(NIC, ids("a")) == {OTHER: {"a"}}
     ledger.release(POD)
     assert (used(ledger, GPU), used(ledger, NIC)) == ((), ("a",))
 
@@ -152,9 +152,9 @@ def test_what_is_held_follows_a_new_list():
 
 def test_a_device_on_two_nodes_is_held_once():
     ledger = Ledger()
-    both = Holding({0: (DeviceId("a"),), 1: (DeviceId("a"), DeviceId("b"))}, None)
+    both = AllocatedDevices({0: (DeviceId("a"),), 1: (DeviceId("a"), DeviceId("b"))}, None)
     ledger.restore([(POD, APP, GPU, both)])
-    assert ledger.held(POD, APP, GPU) == ids("a", "b")
+    assert ledger.allocated(POD, APP, GPU) == ids("a", "b")
     assert list(ledger.resources()) == [(GPU, 2)]
     ledger.self_check()
 
@@ -162,7 +162,7 @@ def test_a_device_on_two_nodes_is_held_once():
 def test_a_later_entry_of_the_same_key_counts():
     ledger = Ledger()
     ledger.restore([(POD, APP, GPU, holding("a", "b")), (POD, APP, GPU, holding("b", "c"))])
-    assert ledger.held(POD, APP, GPU) == ids("b", "c")
+    assert ledger.allocated(POD, APP, GPU) == ids("b", "c")
     assert used(ledger) == ("b", "c")
     ledger.self_check()
 
@@ -170,7 +170,7 @@ def test_a_later_entry_of_the_same_key_counts():
 def test_a_foreign_checkpoint_may_give_a_device_twice():
     ledger = Ledger()
     ledger.restore([(POD, APP, GPU, holding("a")), (OTHER, APP, GPU, holding("a"))])
-    assert ledger.holders_of(GPU, ids("a")) == {POD: {"a"}, OTHER: {"a"}}
+    assert ledger.pods_using(GPU, ids("a")) == {POD: {"a"}, OTHER: {"a"}}
     ledger.release(POD)
     assert used(ledger) == ("a",)
     ledger.self_check()
@@ -233,8 +233,8 @@ def test_indexes_always_agree_with_a_recount(actions):
             case "reserve":
                 # As the allocator does: one record for each key that nobody holds yet.
                 draft = drafts.get(uid) or Draft(pod)
-                known = draft.holdings.get(container, {})
-                if resource in known or ledger.held(pod, container, resource) is not None:
+                known = draft.allocated.get(container, {})
+                if resource in known or ledger.allocated(pod, container, resource) is not None:
                     continue
                 drafts[uid] = draft
                 ledger.reserve(draft, resource, ids(*names))
@@ -261,7 +261,7 @@ def test_indexes_always_agree_with_a_recount(actions):
             in_use = {id_ for resource, id_ in counted if resource == name}
             device_index = device_list(devices(*"abcdef")).device_index
             assert set(device_index.select(ledger.in_use(name, device_index))) == in_use
-            assert ledger.is_held(name) == bool(in_use)
+            assert ledger.is_in_use(name) == bool(in_use)
 
 
 @pytest.mark.parametrize("change", ["restore", "commit", "withdraw", "retract", "release"])

@@ -12,11 +12,11 @@ from devicemanager.core.pods import Container, Pod, effective_request
 from devicemanager.core.providers.cpu import CpuProvider, exclusive_cpus
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.providers.provider import (
-    Held,
+    CpusAndMemory,
     HintProvider,
     MemoryBlock,
-    hands_on,
     is_guaranteed,
+    makes_reusable,
 )
 from devicemanager.core.topology import Hint, NumaTopology
 
@@ -47,8 +47,8 @@ def memory(gib: int = 4) -> MemoryProvider:
     return MemoryProvider.of(TWO, {"memory": {0: gib * GIB, 1: gib * GIB}})
 
 
-def shown(provider: HintProvider, uid: str = "p", name: str = "c") -> Held:
-    return provider.held(PodUid(uid), ContainerName(name))
+def shown(provider: HintProvider, uid: str = "p", name: str = "c") -> CpusAndMemory:
+    return provider.allocated(PodUid(uid), ContainerName(name))
 
 
 class TestPods:
@@ -70,7 +70,7 @@ class TestPods:
     def test_only_ordinary_init_containers_hand_on(self) -> None:
         init, sidecar, main = container("i"), container("s", restartable=True), container("c")
         one = pod(main, init=(init, sidecar))
-        assert [hands_on(one, c) for c in (init, sidecar, main)] == [True, False, False]
+        assert [makes_reusable(one, c) for c in (init, sidecar, main)] == [True, False, False]
 
     @pytest.mark.parametrize(
         ("init", "expected"),
@@ -104,8 +104,8 @@ class TestCpus:
     def test_the_affinity_is_used_up_before_other_nodes(self) -> None:
         main = container("c", 5)
         taken = cpus().allocate(pod(main), main, 2)
-        assert shown(taken) == Held(cpu_ids=(0, 4, 5, 6, 7))
-        assert taken.pod_held(PodUid("p")) == shown(taken)
+        assert shown(taken) == CpusAndMemory(cpu_ids=(0, 4, 5, 6, 7))
+        assert taken.pod_allocated(PodUid("p")) == shown(taken)
 
     def test_a_container_that_starts_again_keeps_its_cpus(self) -> None:
         main = container("c", 2)
@@ -156,7 +156,7 @@ class TestCpus:
         provider = cpus()
         assert provider.allocate(pod(main), main, None).release(PodUid("p")) == provider
         assert provider.release(PodUid("stranger")) is provider
-        assert cpus(reserved=(0, 7)).allocatable() == Held(cpu_ids=(1, 2, 3, 4, 5, 6))
+        assert cpus(reserved=(0, 7)).allocatable() == CpusAndMemory(cpu_ids=(1, 2, 3, 4, 5, 6))
 
 
 class TestMemory:
@@ -186,7 +186,10 @@ class TestMemory:
 
     def test_an_affinity_that_is_too_small_is_extended(self) -> None:
         main = container("c", 1, 5 * GIB)
-        assert memory().allocate(pod(main), main, 1).pod_held(PodUid("p")).memory[0].nodes == (0, 1)
+        assert memory().allocate(pod(main), main, 1).pod_allocated(PodUid("p")).memory[0].nodes == (
+            0,
+            1,
+        )
 
     def test_without_affinity_the_best_hint_counts(self) -> None:
         main = container("c", 1, GIB)
@@ -263,9 +266,9 @@ class TestTogether:
             if leaves:
                 cpu, mem = cpu.release(one.uid), mem.release(one.uid)
         uids = [PodUid(f"p{number}") for number in range(len(wishes))]
-        held = [id_ for uid in uids for id_ in cpu.pod_held(uid).cpu_ids]
+        held = [id_ for uid in uids for id_ in cpu.pod_allocated(uid).cpu_ids]
         assert len(held) == len(set(held)) == 8 - cpu.free_cpus.bit_count()
-        in_blocks = sum(block.size for uid in uids for block in mem.pod_held(uid).memory)
+        in_blocks = sum(block.size for uid in uids for block in mem.pod_allocated(uid).memory)
         assert sum(mem.free().values()) == 8 * GIB - in_blocks
         assert min(mem.free().values()) >= 0
         for uid in uids:

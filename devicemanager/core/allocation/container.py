@@ -37,7 +37,7 @@ from devicemanager.core.errors import (
 )
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
-from devicemanager.core.ledger import DevicesPerNuma, Draft, Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, DevicesPerNuma, Draft, Ledger
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.registry import HintProviders
@@ -122,7 +122,7 @@ class PodAllocation:
     affinities: Affinities = attrs.field(factory=dict)
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
-    took: bool = False
+    used_providers: bool = False
     """Whether it took something of the hint providers."""
     placed: bool = False
     """Whether it put the pod on the node."""
@@ -135,7 +135,7 @@ class PodAllocation:
 
     def is_device_resource(self, resource: ResourceName) -> bool:
         """``isDevicePluginResource``: registered now, or holding an allocation."""
-        return resource in self.endpoints or self.ledger.is_held(resource)
+        return resource in self.endpoints or self.ledger.is_in_use(resource)
 
     def requests(self, container: Container) -> Mapping[ResourceName, int]:
         """The container's device requests, sorted by resource."""
@@ -170,21 +170,21 @@ class PodAllocation:
     ) -> ResourceSnapshot:
         """As ``see``, for a pod that has devices already."""
         bits = devices.device_index.bits
-        own = bits(self.ledger.held_by_pod(self.pod.uid, resource))
+        own = bits(self.ledger.allocated_to_pod(self.pod.uid, resource))
         for ids in self.draft.reserved.get(resource, ()):
             own |= bits(ids)
         held: frozenset[DeviceId] = frozenset()
         if container is not None:
-            held = self.ledger.held(self.pod.uid, container, resource) or held
+            held = self.ledger.allocated(self.pod.uid, container, resource) or held
             own &= ~bits(self.reusable.get(resource, ()))
             in_use &= ~bits(self.reusable.get(resource, ()))
         return ResourceSnapshot(request, devices, in_use, own, held)
 
-    def drafted(self, container: ContainerName) -> Mapping[ResourceName, Holding]:
+    def drafted(self, container: ContainerName) -> Mapping[ResourceName, AllocatedDevices]:
         """What this admission gave a container, over what it held before."""
         return {
             **self.ledger.container(self.pod.uid, container),
-            **self.draft.holdings.get(container, {}),
+            **self.draft.allocated.get(container, {}),
         }
 
 
@@ -210,7 +210,7 @@ def allocate_container(
     _hand_on(allocation, container, is_init)
     affinity = allocation.affinities.get(container.name, NO_AFFINITY).mask
     if allocation.hint_providers.allocate(allocation.pod, container, affinity):
-        allocation.took = True
+        allocation.used_providers = True
 
 
 def _hand_on(allocation: PodAllocation, container: Container, is_init: bool) -> None:
@@ -246,7 +246,9 @@ def _allocate_resource(
     # As listed now, not as chosen: the list may have changed while the plugin was asked.
     listed = allocation.endpoints.devices(resource) or EMPTY
     devices = by_numa_node(listed, chosen, allocation.rules.no_topology_node)
-    allocation.ledger.record(allocation.draft, container.name, resource, Holding(devices, response))
+    allocation.ledger.record(
+        allocation.draft, container.name, resource, AllocatedDevices(devices, response)
+    )
 
 
 def _is_needed(
@@ -258,7 +260,7 @@ def _is_needed(
     container that ran before the kubelet restarted is asked for nothing, although its plugin
     is not back yet; one that already has its devices is still rejected if one is unhealthy.
     """
-    held = allocation.ledger.held(allocation.pod.uid, container.name, resource)
+    held = allocation.ledger.allocated(allocation.pod.uid, container.name, resource)
     if held is not None and len(held) != required:
         raise AllocationError(
             messages.CHANGED_REQUEST.format(
@@ -319,7 +321,7 @@ def _ask(
         answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
     except EndpointError:
         # The kubelet counts what is in use anew when a plugin fails.
-        allocation.ledger.count_entries_only()
+        allocation.ledger.count_committed_only()
         raise
     if not isinstance(answer, AllocateAnswer):
         raise TypeError(f"the answer to Allocate is an AllocateAnswer, not {answer!r}")
@@ -372,13 +374,13 @@ def give_back(allocation: PodAllocation) -> None:
     allocation.ledger.drop(allocation.draft)
     if allocation.draft:
         # The reference had recorded this much, and frees it of the rejected pod.
-        allocation.ledger.count_entries_only()
+        allocation.ledger.count_committed_only()
     if allocation.placed:
         allocation.node.remove(allocation.pod.uid)
         allocation.placed = False
-    if allocation.took:
+    if allocation.used_providers:
         allocation.hint_providers.release(allocation.pod.uid)
-        allocation.took = False
+        allocation.used_providers = False
 
 
 def _leaks(allocation: PodAllocation, error: Exception) -> bool:

@@ -47,7 +47,7 @@ def _resource(
 ) -> ResourceExplanation:
     chosen = seen.held
     if step.container is not None:
-        given = allocation.draft.holdings.get(step.container, {}).get(resource)
+        given = allocation.draft.allocated.get(step.container, {}).get(resource)
         chosen = chosen if given is None else given.ids
     bits = seen.devices.device_index.bits(chosen)
     return ResourceExplanation(

@@ -57,7 +57,7 @@ class DeviceHintProvider:
     v1.25)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
-    def make_room(self, nodes: Iterable[int]) -> tuple[int, ...]:
+    def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
         """Devices are listed on these nodes. Returns those that the machine lacks."""
         lacking = self.policy.lacks(nodes)
         if lacking and self.grows:
@@ -92,7 +92,7 @@ class DeviceHintProvider:
                 allocation,
                 resource,
                 request,
-                allocation.ledger.held(allocation.pod.uid, container.name, resource),
+                allocation.ledger.allocated(allocation.pod.uid, container.name, resource),
                 allocation.reusable.get(resource, frozenset()),
             )
             for resource, request in allocation.requests(container).items()
@@ -103,7 +103,7 @@ class DeviceHintProvider:
         uid = allocation.pod.uid
         return {
             resource: self._hints(
-                allocation, resource, request, allocation.ledger.held_by_pod(uid, resource)
+                allocation, resource, request, allocation.ledger.allocated_to_pod(uid, resource)
             )
             for resource, request in pod_requests(allocation.pod, _limits).items()
             if allocation.is_device_resource(resource)

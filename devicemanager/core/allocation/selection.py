@@ -16,7 +16,7 @@ from typing import NamedTuple
 import attrs
 
 from devicemanager.core import bitset, messages
-from devicemanager.core.endpoints import Endpoint, Endpoints
+from devicemanager.core.endpoints import EndpointInfo, Endpoints
 from devicemanager.core.errors import AllocationError, RpcError
 from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
@@ -208,7 +208,7 @@ def _check_enough(selection: Selection, view: View) -> None:
 
 
 def _preference(
-    selection: Selection, endpoint: Endpoint, view: View, offered: int
+    selection: Selection, endpoint: EndpointInfo, view: View, offered: int
 ) -> Generator[Wanted, Answer, tuple[DeviceId, ...]]:
     """Ask the plugin which devices it would choose."""
     ids = {*view.devices.device_index.select(offered), *selection.chosen}

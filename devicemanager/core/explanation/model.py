@@ -15,7 +15,7 @@ import attrs
 from devicemanager.core import bitset
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.core.pods import Pod
 from devicemanager.core.topology import (
     Hint,
@@ -231,7 +231,7 @@ class AdmissionExplanation:
     reason: str = ""
     """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
-    held: Mapping[PodUid, PodHoldings] = attrs.field(factory=dict, repr=False)
+    held: Mapping[PodUid, AllocatedByContainer] = attrs.field(factory=dict, repr=False)
     """What every pod held then; for an admitted pod, when its explanation was first asked for."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""

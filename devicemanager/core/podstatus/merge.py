@@ -12,7 +12,7 @@ from typing import Any
 
 from devicemanager.core.podstatus.conditions import ConditionType
 
-__all__ = ["is_told", "status_patch"]
+__all__ = ["is_reported", "status_patch"]
 
 Object = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def status_patch(ours: Object) -> dict[str, Any]:
     return {"status": patch}
 
 
-def is_told(theirs: Object, ours: Object) -> bool:
+def is_reported(theirs: Object, ours: Object) -> bool:
     """Whether the status in the API says what ``ours`` does, but for the times of conditions:
     these are whoever's that came first."""
     for field in {*ours, *_REMOVED} - {"conditions"}:

@@ -11,7 +11,7 @@ from devicemanager.core import bitset
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, effective_request
-from devicemanager.core.providers.provider import CPU, Held, hands_on, is_guaranteed
+from devicemanager.core.providers.provider import CPU, CpusAndMemory, is_guaranteed, makes_reusable
 from devicemanager.core.topology import (
     DeviceLayout,
     NumaTopology,
@@ -100,7 +100,7 @@ class CpuProvider:
             return self
         reusable = self._reusable.get(pod.uid, 0)
         taken = self._choose(self.free_cpus | reusable, request, affinity)
-        pool = reusable | taken if hands_on(pod, container) else reusable & ~taken
+        pool = reusable | taken if makes_reusable(pod, container) else reusable & ~taken
         return attrs.evolve(
             self,
             assigned={**self._assigned, pod.uid: {**held, container.name: taken}},
@@ -119,15 +119,15 @@ class CpuProvider:
             used=self._used & ~bitset.union(self._assigned[pod_uid].values()),
         )
 
-    def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
+    def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
         """The container's exclusive CPUs."""
         return _as_held(self._assigned.get(pod_uid, {}).get(container, 0))
 
-    def pod_held(self, pod_uid: PodUid) -> Held:
+    def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
         """All exclusive CPUs of the pod."""
         return _as_held(bitset.union(self._assigned.get(pod_uid, {}).values()))
 
-    def allocatable(self) -> Held:
+    def allocatable(self) -> CpusAndMemory:
         """Every CPU that can be handed out."""
         return _as_held(self.allocatable_cpus)
 
@@ -159,5 +159,5 @@ def exclusive_cpus(pod: Pod, container: Container) -> int:
     return milli // 1000
 
 
-def _as_held(cpus: int) -> Held:
-    return Held(cpu_ids=tuple(bitset.numbers(cpus)))
+def _as_held(cpus: int) -> CpusAndMemory:
+    return CpusAndMemory(cpu_ids=tuple(bitset.numbers(cpus)))

@@ -18,11 +18,11 @@ from devicemanager.core.pods import Container, Pod, effective_request
 from devicemanager.core.providers.provider import (
     HUGEPAGES_PREFIX,
     MEMORY,
-    Held,
+    CpusAndMemory,
     MemoryBlock,
-    hands_on,
+    combined,
     is_guaranteed,
-    together,
+    makes_reusable,
 )
 from devicemanager.core.topology import Hint, Hints, NumaTopology, ProviderHints
 from devicemanager.core.topology.numa import masks_in_order, nodes_of
@@ -105,7 +105,7 @@ class MemoryProvider:
         if not wanted or container.name in before.blocks:
             return self
         mask = self._nodes_for(pod.uid, wanted, affinity)
-        after = self._charge(before, wanted, mask, keep=hands_on(pod, container))
+        after = self._charge(before, wanted, mask, keep=makes_reusable(pod, container))
         free = _without(_with(self._free, before.charged), after.charged)
         blocks = tuple(MemoryBlock(t, size, nodes_of(mask)) for t, size in sorted(wanted.items()))
         after = attrs.evolve(after, blocks={**before.blocks, container.name: blocks})
@@ -121,26 +121,26 @@ class MemoryProvider:
             free=_with(self._free, self._pods[pod_uid].charged),
         )
 
-    def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
+    def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
         """The container's memory blocks, one per type."""
-        return Held(memory=self._pods.get(pod_uid, NOTHING).blocks.get(container, ()))
+        return CpusAndMemory(memory=self._pods.get(pod_uid, NOTHING).blocks.get(container, ()))
 
-    def pod_held(self, pod_uid: PodUid) -> Held:
-        """One block per type: what the pod's containers take up together, on all their
+    def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
+        """One block per type: what the pod's containers take up combined, on all their
         nodes. What init containers hand on counts once."""
         pod = self._pods.get(pod_uid, NOTHING)
         nodes: dict[str, set[int]] = {}
         for block in (block for blocks in pod.blocks.values() for block in blocks):
             nodes.setdefault(block.type, set()).update(block.nodes)
         sizes = {t: sum(n for (type_, _), n in pod.charged.items() if type_ == t) for t in nodes}
-        return Held(
+        return CpusAndMemory(
             memory=tuple(MemoryBlock(t, sizes[t], tuple(sorted(nodes[t]))) for t in sorted(nodes))
         )
 
-    def allocatable(self) -> Held:
+    def allocatable(self) -> CpusAndMemory:
         """One block per type and node."""
-        return together(
-            Held(memory=(MemoryBlock(type_, size, (node,)),))
+        return combined(
+            CpusAndMemory(memory=(MemoryBlock(type_, size, (node,)),))
             for (type_, node), size in self.capacity.items()
         )
 
@@ -177,7 +177,7 @@ class MemoryProvider:
 
     def _hints_where_held(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
         """For a pod that is admitted again: the nodes it is on, if it holds enough."""
-        held = self.pod_held(pod_uid).memory
+        held = self.pod_allocated(pod_uid).memory
         mask = bitset.of(node for block in held for node in block.nodes)
         sizes = {t: sum(block.size for block in held if block.type == t) for t in wanted}
         enough = all(sizes[type_] >= size for type_, size in wanted.items())

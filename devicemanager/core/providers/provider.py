@@ -31,7 +31,7 @@ class MemoryBlock:
 
 
 @attrs.frozen
-class Held:
+class CpusAndMemory:
     """What a pod holds, or could get, of resources other than devices."""
 
     cpu_ids: tuple[int, ...] = ()
@@ -60,13 +60,13 @@ class HintProvider(Protocol):
     def release(self, pod_uid: PodUid) -> Self:
         """The provider once the pod holds nothing."""
 
-    def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
+    def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
         """What a container holds, for PodResources."""
 
-    def pod_held(self, pod_uid: PodUid) -> Held:
+    def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
         """What a pod's containers hold together."""
 
-    def allocatable(self) -> Held:
+    def allocatable(self) -> CpusAndMemory:
         """Everything there is to hand out, in use or not."""
 
 
@@ -84,13 +84,13 @@ def is_guaranteed(pod: Pod) -> bool:
     )
 
 
-def hands_on(pod: Pod, container: Container) -> bool:
+def makes_reusable(pod: Pod, container: Container) -> bool:
     """Whether later containers may take what this one holds: ordinary init containers."""
     is_init = any(init.name == container.name for init in pod.init_containers)
     return is_init and not container.restartable
 
 
-def together(parts: Iterable[Held]) -> Held:
+def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
     """All parts as one: CPUs sorted, memory added up by type and nodes."""
     cpu_ids: set[int] = set()
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -100,4 +100,4 @@ def together(parts: Iterable[Held]) -> Held:
             key = (block.type, block.nodes)
             sizes[key] = sizes.get(key, 0) + block.size
     memory = (MemoryBlock(type_, size, nodes) for (type_, nodes), size in sorted(sizes.items()))
-    return Held(tuple(sorted(cpu_ids)), tuple(memory))
+    return CpusAndMemory(tuple(sorted(cpu_ids)), tuple(memory))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from devicemanager.core import bitset
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.providers.provider import Held, HintProvider, together
+from devicemanager.core.providers.provider import CpusAndMemory, HintProvider, combined
 from devicemanager.core.topology import ProviderHints
 
 
@@ -50,17 +50,17 @@ class HintProviders:
         """The pod holds nothing any more."""
         self._providers = tuple([provider.release(pod) for provider in self._providers])
 
-    def held(self, pod: PodUid, container: ContainerName) -> Held:
+    def allocated(self, pod: PodUid, container: ContainerName) -> CpusAndMemory:
         """What a container holds."""
-        return together(provider.held(pod, container) for provider in self._providers)
+        return combined(provider.allocated(pod, container) for provider in self._providers)
 
-    def pod_held(self, pod: PodUid) -> Held:
-        """What a pod's containers hold together."""
-        return together(provider.pod_held(pod) for provider in self._providers)
+    def pod_allocated(self, pod: PodUid) -> CpusAndMemory:
+        """What a pod's containers hold combined."""
+        return combined(provider.pod_allocated(pod) for provider in self._providers)
 
-    def allocatable(self) -> Held:
+    def allocatable(self) -> CpusAndMemory:
         """Everything there is to hand out, in use or not."""
-        return together(provider.allocatable() for provider in self._providers)
+        return combined(provider.allocatable() for provider in self._providers)
 
     def shared_cpus(self) -> tuple[int, ...]:
         """The CPUs that containers without any of their own run on."""

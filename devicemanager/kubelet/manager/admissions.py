@@ -117,7 +117,7 @@ class Admissions:
                 raise rejected_by_allocation(AllocationError("the pod was deleted meanwhile"))
             if draft:
                 state.ledger.commit(draft)
-            if draft or allocation.took:
+            if draft or allocation.used_providers:
                 state.note_pod(pod.uid)
             self._pods.align(pod.uid, allocation.affinities)
         if not draft:
@@ -139,7 +139,7 @@ class Admissions:
         self._report(pod, draft)
 
     def _report(self, pod: Pod, draft: Draft) -> None:
-        for container, by_resource in draft.holdings.items():
+        for container, by_resource in draft.allocated.items():
             for resource, holding in by_resource.items():
                 devices = sorted(holding.ids)
                 self._events.publish(

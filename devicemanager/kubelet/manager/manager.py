@@ -29,7 +29,7 @@ from devicemanager.core.errors import (
 )
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.provider import HintProvider
@@ -120,7 +120,7 @@ class DeviceManager:
             self.health_updates,
             self.write,
             self._grace_period.watch,
-            self._hints.make_room,
+            self._hints.ensure_nodes,
             self.settings.quirks,
         )
         # Guarded by the state's lock, too.
@@ -313,7 +313,7 @@ class DeviceManager:
 
     # -- reading ---------------------------------------------------------------------
 
-    def holdings(self, pod: PodUid) -> PodHoldings:
+    def holdings(self, pod: PodUid) -> AllocatedByContainer:
         """What a pod holds, by container and resource."""
         with self.state.lock:
             return self.state.ledger.pod(pod)
@@ -336,7 +336,7 @@ class DeviceManager:
     def is_known(self, resource: ResourceName) -> bool:
         """Whether a plugin registered the resource, or somebody holds a device of it."""
         with self.state.lock:
-            return resource in self.state.endpoints or self.state.ledger.is_held(resource)
+            return resource in self.state.endpoints or self.state.ledger.is_in_use(resource)
 
     def capacity(self) -> Capacity:
         """Count the devices as they are now. Changes nothing: ``expire`` is a step of its own."""

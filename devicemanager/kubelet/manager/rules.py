@@ -33,4 +33,4 @@ def new_endpoints(settings: Settings) -> Endpoints:
 
 def new_ledger(settings: Settings) -> Ledger:
     """A ledger without entries."""
-    return Ledger(overlooks_drafts="Q25" in settings.quirks)
+    return Ledger(ignores_drafts="Q25" in settings.quirks)

@@ -16,7 +16,7 @@ from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import EMPTY
-from devicemanager.core.ledger import Draft, Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, Draft, Ledger
 from devicemanager.core.messages import HELD_ALREADY
 from devicemanager.core.node import Node
 from devicemanager.core.providers.registry import HintProviders
@@ -116,9 +116,9 @@ class State:
         self.node.recount()
         if allocation.placed or is_new:
             self.node.remove(uid)
-        if allocation.took or is_new:
+        if allocation.used_providers or is_new:
             self.hint_providers.release(uid)
-        if entered or allocation.took:
+        if entered or allocation.used_providers:
             self.note_pod(uid)
         return entered
 
@@ -143,9 +143,9 @@ class State:
 
     def _placed(
         self, resource: ResourceName, ids: frozenset[DeviceId], no_topology_node: int
-    ) -> Holding:
+    ) -> AllocatedDevices:
         listed = self.endpoints.devices(resource) or EMPTY
-        return Holding(by_numa_node(listed, ids, no_topology_node), b"")
+        return AllocatedDevices(by_numa_node(listed, ids, no_topology_node), b"")
 
     def _check_free(
         self,
@@ -154,7 +154,7 @@ class State:
     ) -> None:
         mine: set[tuple[ResourceName, DeviceId]] = set()
         for _, resource, ids in entries:
-            holders = self.ledger.holders_of(resource, ids)
+            holders = self.ledger.pods_using(resource, ids)
             holders.pop(pod, None)
             twice = {id_ for id_ in ids if (resource, id_) in mine}
             if twice:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from devicemanager.core.allocation.container import PodAllocation
-from devicemanager.core.endpoints import Endpoint
+from devicemanager.core.endpoints import EndpointInfo
 from devicemanager.core.ids import DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import NOBODY, PodHoldings
+from devicemanager.core.ledger import LEAKED, AllocatedByContainer
 from devicemanager.kubelet.manager.state import State
 
 __all__ = ["ManagerSnapshot", "Reserved", "look"]
@@ -30,11 +30,11 @@ class ManagerSnapshot:
 
     lists: Mapping[ResourceName, DeviceList]
     """The list that counts for each known resource, sorted by name."""
-    serving: Mapping[ResourceName, Endpoint]
+    serving: Mapping[ResourceName, EndpointInfo]
     """Which registration is asked to allocate; a stopped one if none is connected."""
-    connected: tuple[Endpoint, ...]
+    connected: tuple[EndpointInfo, ...]
     """Every connected registration, oldest first."""
-    held: Mapping[PodUid, PodHoldings]
+    held: Mapping[PodUid, AllocatedByContainer]
     reserved: tuple[Reserved, ...]
 
 
@@ -49,7 +49,7 @@ def look(state: State, admissions: Iterable[PodAllocation]) -> ManagerSnapshot:
         for resource, reservations in each.draft.reserved.items()
         for ids in reservations
     ]
-    leaked = [(NOBODY, resource, ids) for resource, ids in state.ledger.leaked()]
+    leaked = [(LEAKED, resource, ids) for resource, ids in state.ledger.leaked()]
     return ManagerSnapshot(
         lists,
         {name: endpoint for name, endpoint in serving.items() if endpoint is not None},

@@ -11,7 +11,7 @@ import attrs
 
 from devicemanager.core.api.cdi import split_name
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
-from devicemanager.core.ledger import Holding, PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer, AllocatedDevices
 from devicemanager.core.versions.behaviour import Behaviour
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LONGEST = 63
 _PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 
 
-def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
+def merged_options(held: Mapping[ResourceName, AllocatedDevices]) -> RunOptions:
     """What a container gets from all its resources together. Raises WireError if a stored
     response cannot be read."""
     from devicemanager.core import runoptions
@@ -50,7 +50,7 @@ class CdiRules:
         return cls(behaviour.uses_cdi, behaviour.annotates_cdi)
 
     def options(
-        self, held: Mapping[ResourceName, Holding], pod: PodUid, container: ContainerName
+        self, held: Mapping[ResourceName, AllocatedDevices], pod: PodUid, container: ContainerName
     ) -> RunOptions:
         """As ``merged_options``, by these rules."""
         options = merged_options(held)
@@ -64,7 +64,7 @@ class CdiRules:
         return attrs.evolve(options, annotations=annotations or options.annotations)
 
     def merging(
-        self, held: PodHoldings, pod: PodUid, container: ContainerName
+        self, held: AllocatedByContainer, pod: PodUid, container: ContainerName
     ) -> Callable[[], RunOptions] | None:
         """What ``options`` will be asked for later; None if ``merged_options`` will do."""
         if self.uses and not self.annotates:

@@ -15,14 +15,14 @@ from devicemanager.core import bitset
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import ContainerHoldings, PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer, AllocatedByResource
 from devicemanager.core.pods import Pod
-from devicemanager.core.providers.provider import Held
+from devicemanager.core.providers.provider import CpusAndMemory
 from devicemanager.kubelet.manager.state import State
 from devicemanager.kubelet.pods.records import PodSnapshot, by_name
 from podresources.reuse import Reuse, unequal
 
-_NO_SHARE = Held()
+_NO_SHARE = CpusAndMemory()
 _NEVER = None
 _NOT_TOLD = cast("podresources.Pod", None)
 """In the place of one that is told for the first time, until it is made."""
@@ -154,10 +154,12 @@ class PodSource:
     def _held(self, pod: Pod) -> _Held:
         """With the state's lock held: all that the pod holds."""
         hint_providers = self._state.hint_providers
-        shares: dict[ContainerName, Held] = {}
-        whole = Held()
+        shares: dict[ContainerName, CpusAndMemory] = {}
+        whole = CpusAndMemory()
         if hint_providers:
-            shares = {c.name: hint_providers.held(pod.uid, c.name) for c, _ in pod.all_containers()}
+            shares = {
+                c.name: hint_providers.allocated(pod.uid, c.name) for c, _ in pod.all_containers()
+            }
             if self._shared_cpus:
                 pool = hint_providers.shared_cpus()
                 shares = {
@@ -165,7 +167,7 @@ class PodSource:
                     for name, held in shares.items()
                 }
             if self._pod_level and pod.has_resources:
-                whole = hint_providers.pod_held(pod.uid)
+                whole = hint_providers.pod_allocated(pod.uid)
         return _Held(self._state.ledger.pod(pod.uid), shares, whole)
 
     def allocatable(self) -> podresources.Allocatable:
@@ -200,9 +202,9 @@ class PodSource:
 class _Held:
     """All that one pod holds: devices, and its containers' shares of everything else."""
 
-    devices: PodHoldings
-    shares: Mapping[ContainerName, Held]
-    whole: Held
+    devices: AllocatedByContainer
+    shares: Mapping[ContainerName, CpusAndMemory]
+    whole: CpusAndMemory
 
 
 def _pod(pod: Pod, held: _Held, dynamic: Dynamic, *, active: bool) -> podresources.Pod:
@@ -242,13 +244,13 @@ def _container(
     )
 
 
-def _memory(held: Held) -> tuple[podresources.ContainerMemory, ...]:
+def _memory(held: CpusAndMemory) -> tuple[podresources.ContainerMemory, ...]:
     return tuple(
         podresources.ContainerMemory(block.type, block.size, block.nodes) for block in held.memory
     )
 
 
-def _devices(held: ContainerHoldings) -> Iterable[podresources.ContainerDevices]:
+def _devices(held: AllocatedByResource) -> Iterable[podresources.ContainerDevices]:
     """A container's devices, sorted by resource, then id; each with all its nodes."""
     for resource in sorted(held):
         nodes: dict[DeviceId, list[int]] = {}

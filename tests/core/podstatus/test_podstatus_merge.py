@@ -7,7 +7,7 @@ import pytest
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
-from devicemanager.core.podstatus.merge import is_told, status_patch
+from devicemanager.core.podstatus.merge import is_reported, status_patch
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.podstatus.qos import qos_class
 from devicemanager.core.podstatus.status import PodFacts, pod_status
@@ -75,8 +75,8 @@ def test_a_pod_that_the_kubelet_ended() -> None:
         "message": "low",
     }
     assert (status["reason"], status["message"]) == ("Evicted", "low")
-    assert is_told(status, status)
-    assert not is_told({**status, "conditions": status["conditions"][1:]}, status)
+    assert is_reported(status, status)
+    assert not is_reported({**status, "conditions": status["conditions"][1:]}, status)
 
 
 def test_others_keep_what_is_theirs() -> None:
@@ -92,7 +92,7 @@ def test_others_keep_what_is_theirs() -> None:
         ],
         "resourceClaimStatuses": [{"name": "c"}],
     }
-    assert is_told(theirs, ours)
+    assert is_reported(theirs, ours)
     patch = status_patch(ours)["status"]
     assert "resourceClaimStatuses" not in patch
     assert all("$patch" not in each for each in patch["conditions"])
@@ -111,7 +111,7 @@ def test_others_keep_what_is_theirs() -> None:
 )
 def test_what_somebody_else_changed_is_seen(changed: dict[str, object]) -> None:
     ours = told(ContainerStatus(NAME, Running(4.0)))
-    assert not is_told({**ours, **changed}, ours)
+    assert not is_reported({**ours, **changed}, ours)
 
 
 def test_conditions_keep_the_time_that_the_api_has() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import ContainerStatus, initial_status
-from devicemanager.core.podstatus.merge import is_told, status_patch
+from devicemanager.core.podstatus.merge import is_reported, status_patch
 from devicemanager.core.podstatus.phase import Phase, phase_of
 from devicemanager.core.podstatus.status import (
     PodFacts,
@@ -108,8 +108,8 @@ def test_what_is_told_is_read_back(pod: Pod, acts: list[tuple[str, str]]) -> Non
         told = status_object(pod.uid, status, now=99.0, host_ip="127.1.0.1", pod_ip="10.0.0.1")
         read = container_statuses_of(told)
         assert read == {name: each for name, each in statuses.items() if each.was_started}
-        assert is_told(told, told)
-        assert is_told({**told, "nominatedNodeName": "n"}, told)
+        assert is_reported(told, told)
+        assert is_reported({**told, "nominatedNodeName": "n"}, told)
 
 
 @given(pods())

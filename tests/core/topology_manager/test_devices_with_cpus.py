@@ -10,7 +10,7 @@ import pytest
 import podresources
 from devicemanager.core.errors import RpcError
 from devicemanager.core.pods import Pod
-from devicemanager.core.providers.provider import Held, MemoryBlock
+from devicemanager.core.providers.provider import CpusAndMemory, MemoryBlock
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.factories import MockKubeletFactory
@@ -40,7 +40,7 @@ def test_everything_is_on_the_devices_node(policy: str, scope: str) -> None:
     admission = node.admit(pod("p", guaranteed(cpus=2, gib=3, gpu=1)))
     assert admission.containers["app"].affinity == (1,)
     assert node.devices("p") == {"app": {GPU: ["d0"]}}
-    assert node.share("p") == Held((4, 5), (memory(3, 1),))
+    assert node.share("p") == CpusAndMemory((4, 5), (memory(3, 1),))
 
 
 def test_without_a_policy_nothing_is_aligned() -> None:
@@ -61,7 +61,7 @@ def test_cpus_or_memory_may_reject_the_alignment(policy: str, wish: dict[str, in
     assert node.admit(pod("q", guaranteed(gpu=1, **wish))).reason == REJECTED
     assert node.manager.providers() == before
     assert node.admit(pod("r", guaranteed(cpus=2, gib=2, gpu=1))).admitted
-    assert node.share("r") == Held((6, 7), (memory(2, 1),))
+    assert node.share("r") == CpusAndMemory((6, 7), (memory(2, 1),))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -
         assert admission.reason == REJECTED
         return
     assert admission.containers["app"].affinity == affinity
-    assert node.share("p") == Held(tuple(range(6)), (memory(6, 0, 1),))
+    assert node.share("p") == CpusAndMemory(tuple(range(6)), (memory(6, 0, 1),))
 
 
 def test_memory_that_fits_nowhere_is_rejected_by_its_allocation() -> None:
@@ -88,7 +88,7 @@ def test_memory_that_fits_nowhere_is_rejected_by_its_allocation() -> None:
         "Allocate failed due to [memorymanager] failed to find NUMA nodes to extend the "
         "current topology hint, which is unexpected",
     )
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
 def test_cpus_that_fit_nowhere_are_rejected_by_the_policy() -> None:
@@ -100,7 +100,7 @@ def test_pods_that_are_not_guaranteed_get_no_cpus_of_their_own() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(gpu=1), container("other"))).admitted
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
 # -- given back -------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() 
     assert node.share("p").cpu_ids == (4, 5, 6, 7)
     node.plugin(rows("11"))
     assert node.admit(pod("q", guaranteed(cpus=4, gib=4, gpu=2))).admitted
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
 def test_what_starts_late_changes_nothing_about_the_share() -> None:

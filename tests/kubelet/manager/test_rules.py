@@ -14,5 +14,5 @@ from tests.node import GPU
 def test_a_device_that_is_being_allocated_is_overlooked_by_a_quirk(quirks):
     ledger, index = new_ledger(Settings(quirks=quirks)), device_list(devices("a")).device_index
     ledger.reserve(Draft(PodUid("p")), GPU, index.select(1))
-    ledger.count_entries_only()
+    ledger.count_committed_only()
     assert ledger.in_use(GPU, index) == (0 if quirks else 1)
