@@ -15,17 +15,20 @@ from typing import Final, NoReturn
 
 from checkpoint.decode import Number, Object, Problem, Repeated, Value, decode, shown
 from checkpoint.errors import CheckpointCorrupt, ChecksumMismatch
+from checkpoint.fnv import fnv1a_32
 from checkpoint.model import Checkpoint, PodDevicesEntry
-from checkpoint.text import checksum
-from checkpoint.v1 import NODE, checksum_v1
+from checkpoint.text import HASHED_HEAD, checksum, render_registered, render_resource
 
 __all__ = [
+    "checksum_v1",
     "loads",
     "read_entry",
     "read_file",
     "read_resource",
 ]
 
+NODE: Final = 0
+"""The NUMA node on which the devices of such a file are."""
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _UINT64: Final = range(1 << 64)
 _NODE: Final = re.compile("[+-]?[0-9]{1,40}")
@@ -210,3 +213,28 @@ _KINDS: Final = {
     Repeated: "an object",
     Number: "a number",
 }
+
+
+def checksum_v1(checkpoint: Checkpoint) -> int:
+    """The checksum of a file whose entries had lists, as read: all devices on ``NODE``."""
+    entries = checkpoint.entries
+    text = "<nil>" if entries is None else f"[{' '.join(map(_hashed, entries))}]"
+    registered = checkpoint.registered_devices
+    tail = render_registered(
+        None
+        if registered is None
+        else [render_resource(name, registered[name]) for name in sorted(registered)]
+    )
+    return fnv1a_32(HASHED_HEAD + text.encode() + tail.hashed)
+
+
+def _hashed(entry: PodDevicesEntry) -> str:
+    ids = None if entry.device_ids is None else entry.device_ids[NODE]
+    devices = "<nil>" if ids is None else f"[{' '.join(ids)}]"
+    answer = entry.alloc_resp
+    response = "<nil>" if answer is None else f"[{' '.join(map(str, answer))}]"
+    return (
+        f"{{PodUID:(string){entry.pod_uid} ContainerName:(string){entry.container_name} "
+        f"ResourceName:(string){entry.resource_name} DeviceIDs:([]string){devices} "
+        f"AllocResp:([]uint8){response}}}"
+    )

@@ -28,15 +28,22 @@ from podresources.errors import (
 )
 
 if TYPE_CHECKING:
-    from podresources.allocatable import Allocatable
     from podresources.client import DEFAULT_SOCKET, PodResourcesClient
     from podresources.counters import Counters
-    from podresources.ratelimit import TokenBucket
     from podresources.rendering import as_dict
     from podresources.server import PodResourcesServer
-    from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
+    from podresources.service import TokenBucket
     from podresources.source import MemorySource, Source
-    from podresources.values import Container, ContainerDevices, Pod, ids_by_resource
+    from podresources.values import (
+        Allocatable,
+        ClaimResource,
+        Container,
+        ContainerDevices,
+        ContainerMemory,
+        DynamicResource,
+        Pod,
+        ids_by_resource,
+    )
     from podresources.view import View
 
 __all__ = [
@@ -76,20 +83,20 @@ __all__ = [
 # Client, server and view load gRPC or protobuf; a server that nobody has asked yet needs no
 # values.
 _LAZY = {
-    "Allocatable": "allocatable",
-    "ClaimResource": "shares",
+    "Allocatable": "values",
+    "ClaimResource": "values",
     "Container": "values",
     "ContainerDevices": "values",
-    "ContainerMemory": "shares",
+    "ContainerMemory": "values",
     "Counters": "counters",
     "DEFAULT_SOCKET": "client",
-    "DynamicResource": "shares",
+    "DynamicResource": "values",
     "MemorySource": "source",
     "Pod": "values",
     "PodResourcesClient": "client",
     "PodResourcesServer": "server",
     "Source": "source",
-    "TokenBucket": "ratelimit",
+    "TokenBucket": "service",
     "View": "view",
     "as_dict": "rendering",
     "ids_by_resource": "values",

@@ -15,7 +15,6 @@ from typing import Self, TypeVar
 import grpc
 
 from podresources import decoding, sockets
-from podresources.allocatable import Allocatable
 from podresources.errors import (
     AnswerInvalid,
     AnswerTooLarge,
@@ -29,7 +28,7 @@ from podresources.errors import (
     RateLimited,
     SocketNotFound,
 )
-from podresources.values import Pod
+from podresources.values import Allocatable, Pod
 from protos import podresources_v1 as v1
 from protos import podresources_v1_grpc as v1_grpc
 from protos import podresources_v1alpha1_grpc as v1alpha1_grpc

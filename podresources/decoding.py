@@ -6,9 +6,15 @@ from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
 
-from podresources.allocatable import Allocatable
-from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
-from podresources.values import Container, ContainerDevices, Pod
+from podresources.values import (
+    Allocatable,
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from podresources.allocatable import Allocatable
-    from podresources.shares import ClaimResource, DynamicResource
-    from podresources.values import Container, Pod
+    from podresources.values import Allocatable, ClaimResource, Container, DynamicResource, Pod
 
 __all__ = ["ALL", "Profile"]
 

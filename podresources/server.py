@@ -19,8 +19,7 @@ from podresources.backlog import Backlog
 from podresources.counters import Counters
 from podresources.errors import ServeError
 from podresources.profile import ALL, Profile
-from podresources.ratelimit import TokenBucket
-from podresources.service import Answer, Method, Rejection, Service
+from podresources.service import Answer, Method, Rejection, Service, TokenBucket
 
 if TYPE_CHECKING:
     from podresources.source import Source

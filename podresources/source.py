@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from podresources.allocatable import Allocatable
-from podresources.values import Container, ContainerDevices, Pod
+from podresources.values import Allocatable, Container, ContainerDevices, Pod
 
 T = TypeVar("T")
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
-
-if TYPE_CHECKING:
-    from podresources.shares import ContainerMemory, DynamicResource
 
 
 @attrs.frozen
@@ -31,6 +27,35 @@ class ContainerDevices:
         for device_id in self.device_ids:
             for nodes in places:
                 yield ContainerDevices(self.resource_name, (device_id,), nodes)
+
+
+@attrs.frozen
+class ContainerMemory:
+    """``size`` bytes of ``memory_type`` (``memory`` or ``hugepages-<size>``) on ``nodes``."""
+
+    memory_type: str
+    size: int
+    nodes: tuple[int, ...] = ()
+
+
+@attrs.frozen
+class ClaimResource:
+    """One device given to a resource claim. ``cdi_devices`` are qualified CDI names."""
+
+    driver_name: str
+    pool_name: str
+    device_name: str
+    cdi_devices: tuple[str, ...] = ()
+    share_id: str | None = None
+
+
+@attrs.frozen
+class DynamicResource:
+    """One resource claim that a container uses."""
+
+    claim_name: str
+    claim_namespace: str
+    claim_resources: tuple[ClaimResource, ...] = ()
 
 
 @attrs.frozen
@@ -66,6 +91,16 @@ class Pod:
     cpu_ids: tuple[int, ...] = ()
     memory: tuple[ContainerMemory, ...] = ()
     active: bool = attrs.field(default=True, eq=False, kw_only=True)
+
+
+@attrs.frozen
+class Allocatable:
+    """What the node could give to containers: healthy devices, in use or not, and CPUs
+    and memory where they are handed out exclusively."""
+
+    devices: tuple[ContainerDevices, ...] = ()
+    cpu_ids: tuple[int, ...] = ()
+    memory: tuple[ContainerMemory, ...] = ()
 
 
 def ids_by_resource(devices: Iterable[ContainerDevices]) -> Mapping[str, tuple[str, ...]]:

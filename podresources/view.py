@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
-from podresources import wire
+from podresources import encoding
 from podresources.profile import ALL, Profile
 from podresources.reuse import Reuse
 
 if TYPE_CHECKING:
-    from podresources.allocatable import Allocatable
     from podresources.source import Source
-    from podresources.values import Pod
+    from podresources.values import Allocatable, Pod
 
 T = TypeVar("T")
 
@@ -27,12 +26,12 @@ class View:
     def __init__(self, source: Source, profile: Profile = ALL) -> None:
         """``profile`` is about v1: nothing of it ever reached v1alpha1."""
         v1 = _Chunks(
-            (lambda pod: wire.pod_to_bytes(profile.pod(pod), grouped=True))
+            (lambda pod: encoding.pod_to_bytes(profile.pod(pod), grouped=True))
             if profile.groups_devices
-            else (lambda pod: wire.pod_to_bytes(profile.pod(pod))),
+            else (lambda pod: encoding.pod_to_bytes(profile.pod(pod))),
             profile,
         )
-        v1alpha1 = _Chunks(wire.pod_to_v1alpha1_bytes, ALL)
+        v1alpha1 = _Chunks(encoding.pod_to_v1alpha1_bytes, ALL)
         allocatable = _Allocatable(profile)
         self._v1 = _PerVersion(source.version, lambda: v1.listing(source.pods()))
         self._v1alpha1 = _PerVersion(source.version, lambda: v1alpha1.listing(source.pods()))
@@ -112,7 +111,7 @@ class _Allocatable:
         if self._held is None or self._held[0] is not allocatable:
             self._held = (
                 allocatable,
-                wire.allocatable_to_bytes(self._profile.allocatable(allocatable)),
+                encoding.allocatable_to_bytes(self._profile.allocatable(allocatable)),
             )
         return self._held[1]
 

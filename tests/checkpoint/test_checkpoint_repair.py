@@ -166,7 +166,7 @@ def test_of_two_entries_for_one_container_the_last_stays():
 
 
 def test_a_file_of_an_old_kubelet_is_converted():
-    from checkpoint.v1 import checksum_v1
+    from checkpoint.parse import checksum_v1
 
     saved = Checkpoint((entry("u", "g0", "g1"),), {GPU: ("g0", "g1")})
     content = json.loads(dumps(saved))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.core.endpoints import Endpoint, Endpoints, PluginOptions
+from devicemanager.core.endpoints import EndpointInfo, Endpoints, PluginOptions
 from devicemanager.core.ids import EndpointId
 from tests.helpers import device_list, devices
 from tests.strategies import GPU, NIC
@@ -27,7 +27,7 @@ def counts(endpoints: Endpoints, resource=GPU) -> tuple[int, int] | None:
 
 
 def test_an_endpoint_cannot_be_changed():
-    endpoint = Endpoint(EndpointId(1), GPU, "a.sock")
+    endpoint = EndpointInfo(EndpointId(1), GPU, "a.sock")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         endpoint.name = "b.sock"
 

@@ -130,10 +130,10 @@ def test_doubts():
     ]
     columns = Columns.of(rows)
     assert list_warnings(columns, device_list_from(columns)) == (
-        "1 device ids are listed twice: the last one counts",
+        "1 duplicate device ids: the last entry of an id counts",
         "a device has an empty id",
-        "health 'Sick' is neither Healthy nor Unhealthy: unhealthy",
-        "NUMA node -5 does not exist: node ids are 0 to 1023, it is ignored",
+        "invalid health 'Sick': counts as Unhealthy",
+        "invalid NUMA node -5: ignored; node ids are 0 to 1023",
     )
 
 

@@ -184,12 +184,12 @@ def test_releasing_what_is_not_there():
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (lambda ledger: ledger._index[GPU].holders.pop(DeviceId("a")), "holders of vendor.com/gpu"),
-        (lambda ledger: ledger._index[GPU].holders.update(x=(POD,)), "holders of vendor.com/gpu"),
-        (lambda ledger: ledger._index[GPU].holders.update(a=(OTHER,)), "holders of vendor.com/gpu"),
+        (lambda ledger: ledger._index[GPU].users.pop(DeviceId("a")), "users of vendor.com/gpu"),
+        (lambda ledger: ledger._index[GPU].users.update(x=(POD,)), "users of vendor.com/gpu"),
+        (lambda ledger: ledger._index[GPU].users.update(a=(OTHER,)), "users of vendor.com/gpu"),
         (lambda ledger: setattr(ledger._index[GPU], "bits", 8), "set in use of vendor.com/gpu"),
         (lambda ledger: ledger._index.clear(), "no index for"),
-        (lambda ledger: ledger._pods.clear(), "holders of vendor.com/gpu"),
+        (lambda ledger: ledger._pods.clear(), "users of vendor.com/gpu"),
     ],
 )
 def test_self_check_finds_a_wrong_index(spoil, text):
@@ -205,7 +205,7 @@ def test_self_check_finds_a_wrong_index(spoil, text):
 def test_self_check_misses_a_draft_nobody_told_it_of():
     ledger = Ledger()
     drafted(ledger, POD, "a")
-    with pytest.raises(InternalError, match="holders"):
+    with pytest.raises(InternalError, match="users"):
         ledger.self_check()
 
 

@@ -235,7 +235,7 @@ def test_a_preferred_device_that_fell_ill_meanwhile():
     steps = select(chosen, frozenset())
     question = next(steps)
     rows = [device("a", health="Unhealthy"), device("b")]
-    chosen.endpoints.update(question.endpoint, device_list(rows, chosen.look().devices))
+    chosen.endpoints.update(question.endpoint, device_list(rows, chosen.view().devices))
     with pytest.raises(StopIteration) as done:
         steps.send((DeviceId("a"),))
     assert done.value.value == {"b"}
@@ -255,7 +255,7 @@ def test_what_is_chosen_fits(rows, required, affinity, preference, used):
     chosen = selection(rows, required, affinity=affinity, preferred=preference is not None,
                        used=used)  # fmt: skip
     free = {row.id for row in rows if row.is_healthy} - used
-    view = chosen.look()
+    view = chosen.view()
     aligned = set(view.devices.device_index.select(view.parts(affinity).aligned))
     try:
         ids, asked = run(chosen, preference=preference or fakes.first)

@@ -82,10 +82,8 @@ SELDOM = {
 """What a node without checkpoint, claims, faults and PCI devices never needs, or only its first
 plugin or pod."""
 OF_CLIENTS = {
-    "podresources.allocatable",
     "podresources.client",
     "podresources.decoding",
-    "podresources.shares",
     "podresources.values",
 }
 """What reads PodResources answers, or is in one."""

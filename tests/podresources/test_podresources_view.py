@@ -14,7 +14,7 @@ from podresources import (
     Pod,
     View,
     decoding,
-    wire,
+    encoding,
 )
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
@@ -91,8 +91,10 @@ def test_an_unchanged_source_is_asked_once():
 
 def test_only_new_pods_are_encoded(monkeypatch):
     encoded = []
-    encode = wire.pod_to_bytes
-    monkeypatch.setattr(wire, "pod_to_bytes", lambda pod: encoded.append(pod.name) or encode(pod))
+    encode = encoding.pod_to_bytes
+    monkeypatch.setattr(
+        encoding, "pod_to_bytes", lambda pod: encoded.append(pod.name) or encode(pod)
+    )
     kept, gone = pod("kept", "a"), pod("gone", "b")
     source = MemorySource([kept, gone])
     view = View(source)
@@ -104,8 +106,8 @@ def test_only_new_pods_are_encoded(monkeypatch):
 
 def test_the_same_allocatable_is_not_encoded_again(monkeypatch):
     calls = []
-    encode = wire.allocatable_to_bytes
-    monkeypatch.setattr(wire, "allocatable_to_bytes", lambda a: calls.append(a) or encode(a))
+    encode = encoding.allocatable_to_bytes
+    monkeypatch.setattr(encoding, "allocatable_to_bytes", lambda a: calls.append(a) or encode(a))
     source = MemorySource(allocatable=Allocatable(cpu_ids=(1,)))
     view = View(source)
     view.allocatable_v1()

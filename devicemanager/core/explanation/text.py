@@ -127,8 +127,9 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
             yield f"  {verb}: {', '.join(one.chosen_ids)}"
         if one.resource in hints:
             yield f"  {_fits(hints.pop(one.resource))}"
-        if policy.asks_for_hints and (lacking := policy.lacks(one.devices.device_index.per_node)):
-            yield f"  {messages.NO_SUCH_NUMA_NODE.format(node=lacking[0])}"
+        nodes = one.devices.device_index.per_node
+        if policy.asks_for_hints and (missing := policy.missing_nodes(nodes)):
+            yield f"  {messages.NO_SUCH_NUMA_NODE.format(node=missing[0])}"
     for resource, count in step.unknown.items():
         yield f"{resource}: {count} requested, but no plugin has registered it: it does without"
     for name, others in hints.items():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 import attrs
 
 from devicemanager.core import messages
-from devicemanager.core.ids import ContainerName
+from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.podstatus.conditions import (
     Condition,
@@ -17,20 +18,32 @@ from devicemanager.core.podstatus.conditions import (
 )
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
-from devicemanager.core.podstatus.qos import QosClass, qos_class
 from devicemanager.core.status import ResourceStatus
 
 __all__ = [
     "ContainerEntry",
     "PodFacts",
     "PodStatus",
+    "QosClass",
     "Resources",
     "pod_status",
+    "qos_class",
     "rejected_status",
 ]
 
 Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
 """``allocatedResourcesStatus`` by container."""
+
+
+_COUNTED = (ResourceName("cpu"), ResourceName("memory"))
+
+
+class QosClass(StrEnum):
+    """How well a pod is served when the node gets short of something."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
 
 
 @attrs.frozen
@@ -130,3 +143,20 @@ def rejected_status(facts: PodFacts) -> PodStatus:
 def _disruption(facts: PodFacts) -> Condition:
     """``DisruptionTarget`` of a pod that the kubelet itself ended."""
     return Condition("DisruptionTarget", True, "TerminationByKubelet", facts.disrupted)
+
+
+def qos_class(pod: Pod) -> QosClass:
+    """By the containers' CPU and memory (``ComputePodQOS``, pkg/apis/core/v1/helper/qos, v1.32,
+    without resources of the pod as a whole)."""
+    requests = dict.fromkeys(_COUNTED, 0)
+    limits = dict.fromkeys(_COUNTED, 0)
+    all_limited = True
+    for container, _ in pod.all_containers():
+        for name in _COUNTED:
+            requests[name] += container.requests.get(name, 0)
+            limits[name] += container.limits.get(name, 0)
+            all_limited &= container.limits.get(name, 0) > 0
+    if not any(requests.values()) and not any(limits.values()):
+        return QosClass.BEST_EFFORT
+    guaranteed = all_limited and requests == limits
+    return QosClass.GUARANTEED if guaranteed else QosClass.BURSTABLE

@@ -9,8 +9,7 @@ import attrs
 
 from devicemanager.core.versions.gates import resolve_gates
 from devicemanager.core.versions.steps import value_at
-from devicemanager.core.versions.table import STEPS
-from devicemanager.core.versions.values import HealthCheck, Level, MergeRule, StartRemoves
+from devicemanager.core.versions.table import STEPS, HealthCheck, Level, MergeRule, StartRemoves
 from devicemanager.core.versions.version import KubeletVersion
 
 __all__ = ["STEPS", "Behaviour", "HealthCheck", "Level", "StartRemoves", "resolve"]

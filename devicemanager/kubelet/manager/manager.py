@@ -32,8 +32,7 @@ from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.providers.provider import HintProvider
-from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.providers.provider import HintProvider, HintProviders
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events.stream import EventKind, EventStream

@@ -17,9 +17,9 @@ from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import EMPTY
 from devicemanager.core.ledger import AllocatedDevices, Draft, Ledger
-from devicemanager.core.messages import HELD_ALREADY
+from devicemanager.core.messages import ALREADY_IN_USE
 from devicemanager.core.node import Node
-from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.providers.provider import HintProviders
 from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.kubelet.manager.checkpointing import Document, TextDocument, restore
 from devicemanager.kubelet.manager.endpoint import PluginClient
@@ -162,7 +162,7 @@ class State:
             mine.update((resource, id_) for id_ in ids)
             for holder, held in sorted(holders.items()):
                 error = AllocationError(
-                    HELD_ALREADY.format(device=min(held), resource=resource, pod=holder)
+                    ALREADY_IN_USE.format(device=min(held), resource=resource, pod=holder)
                 )
                 raise rejected_by_allocation(error)
 

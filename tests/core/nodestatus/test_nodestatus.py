@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.core.node import NodeStatus
-from devicemanager.core.nodestatus.amounts import node_amounts
-from devicemanager.core.nodestatus.changes import digest, node_patch
+from devicemanager.core.nodestatus.amounts import digest, node_amounts, node_patch
 from devicemanager.core.nodestatus.conditions import Pressure, node_conditions
 from devicemanager.core.quantity import Quantity
 from devicemanager.objects.status.node import (

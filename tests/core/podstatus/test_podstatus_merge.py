@@ -9,8 +9,7 @@ from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
 from devicemanager.core.podstatus.merge import is_reported, status_patch
 from devicemanager.core.podstatus.phase import Phase
-from devicemanager.core.podstatus.qos import qos_class
-from devicemanager.core.podstatus.status import PodFacts, pod_status
+from devicemanager.core.podstatus.status import PodFacts, pod_status, qos_class
 from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
 from devicemanager.objects.status.podstatus import container_id, held_devices, status_object
 from devicemanager.objects.status.times import micro_timestamp, seconds_of, timestamp

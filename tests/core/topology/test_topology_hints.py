@@ -176,7 +176,7 @@ def test_topology_on_foreign_nodes_alone_fits_nowhere() -> None:
 
 
 def test_held_devices_are_hinted_where_they_are() -> None:
-    hints = resource_hints(two_and_two(), 0b0011, 0, 1, held=0b0100)
+    hints = resource_hints(two_and_two(), 0b0011, 0, 1, allocated=0b0100)
     assert hints == (Hint(2, PREFERRED), Hint(3, False))
 
 

@@ -67,14 +67,18 @@ def test_subset_steps_sum_over_all_subsets() -> None:
 @pytest.mark.parametrize(
     ("nodes", "distances", "text"),
     [
-        ([], None, "no NUMA nodes: a machine has at least one"),
-        ([0, 64], None, "NUMA node id 64 is outside 0 to 63"),
-        ([-1, 0], None, "NUMA node id -1 is outside 0 to 63"),
-        ([2, 2], None, "NUMA node 2 is listed twice"),
-        ([0, 1], [[10, 20]], "1 rows of NUMA distances for 2 nodes: give one row per node"),
-        ([0, 1], [[10], [10, 20]], "NUMA node 0 has 1 distances for 2 nodes"),
-        ([0, 1], {0: [10, 20]}, "NUMA node 1 has no row of distances"),
-        ([0], [[-3]], "NUMA node 0 has a negative distance"),
+        ([], None, "no NUMA nodes: use at least one"),
+        ([0, 64], None, "invalid NUMA node id 64: use 0 to 63"),
+        ([-1, 0], None, "invalid NUMA node id -1: use 0 to 63"),
+        ([2, 2], None, "duplicate NUMA node 2"),
+        ([0, 1], [[10, 20]], "1 rows of NUMA distances for 2 nodes: use one row per node"),
+        (
+            [0, 1],
+            [[10], [10, 20]],
+            "NUMA node 0 has 1 distances for 2 nodes: use one distance per node",
+        ),
+        ([0, 1], {0: [10, 20]}, "NUMA node 1 has no distances: use one row per node"),
+        ([0], [[-3]], "NUMA node 0 has a negative distance: use 0 or more"),
     ],
 )
 def test_what_describes_no_machine_is_rejected(

@@ -139,11 +139,11 @@ def test_the_largest_number_that_go_reads_is_taken() -> None:
 @pytest.mark.parametrize(("policy", "most"), [("none", 63), ("restricted", 7)])
 def test_nodes_are_added_as_far_as_a_kubelet_starts_with_them(policy: str, most: int) -> None:
     small = configure(TWO, policy)
-    assert small.with_room_for([most]).topology == NumaTopology.up_to(most)
-    assert small.with_room_for([most, most + 1]).topology == NumaTopology.up_to(most)
-    assert small.with_room_for([most + 1]) is small
-    assert small.with_room_for([1]) is small
+    assert small.extended_to([most]).topology == NumaTopology.up_to(most)
+    assert small.extended_to([most, most + 1]).topology == NumaTopology.up_to(most)
+    assert small.extended_to([most + 1]) is small
+    assert small.extended_to([1]) is small
 
 
 def test_the_nodes_that_a_machine_lacks_are_told_from_0_on() -> None:
-    assert configure(NumaTopology.of([1]), "none").lacks([2, 0, 1, -1, 2]) == (0, 2)
+    assert configure(NumaTopology.of([1]), "none").missing_nodes([2, 0, 1, -1, 2]) == (0, 2)

@@ -186,8 +186,8 @@ def test_the_node_check_is_explained_too() -> None:
 
 
 ON_NODE_1 = (
-    "a device is on NUMA node 1, which this machine does not have: its topology "
-    "(Settings.numa, --numa) must name every node of the devices"
+    "a device is on NUMA node 1, which this machine does not have: add it to the topology "
+    "(Settings.numa, --numa)"
 )
 
 

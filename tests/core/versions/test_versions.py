@@ -15,7 +15,7 @@ from devicemanager.core.versions.behaviour import STEPS, Behaviour, StartRemoves
 from devicemanager.core.versions.changelog import since_when
 from devicemanager.core.versions.gates import GATES
 from devicemanager.core.versions.quirks import QUIRKS
-from devicemanager.core.versions.values import HealthCheck, Level, MergeRule
+from devicemanager.core.versions.table import HealthCheck, Level, MergeRule
 from devicemanager.core.versions.version import NEWEST_KNOWN, OLDEST, KubeletVersion, VersionError
 from tests.paths import ROOT
 from tools.versions_page import PAGE, page

@@ -93,7 +93,7 @@ def test_json_has_text_keys(tmp_path: Path) -> None:
         ("cpus: {0: 1}", ": nodes: expected a list of numbers"),
         ("nodes: 0\n---\nnodes: 1", ": expected a mapping with `nodes`"),
         ("nodes: [true]", ": nodes: `True` is not a number from 0 up"),
-        ("nodes: [0, 0]", ": NUMA node 0 is listed twice"),
+        ("nodes: [0, 0]", ": duplicate NUMA node 0"),
         ('nodes: ["a\\nb"]', ": nodes: `a b` is not a number from 0 up"),
         ("nodes: 0,x", ": nodes: `x` is neither a number nor a range such as 0-3"),
         ("nodes: 3-1", ": nodes: `3-1` is no range from a lower to a higher number"),
@@ -118,8 +118,8 @@ def test_faults_are_one_line_and_name_the_file(tmp_path: Path, content: str, fau
 
 def test_faults_of_flag_and_files(tmp_path: Path) -> None:
     for text, fault in [
-        ("", "--numa: no NUMA nodes: a machine has at least one"),
-        ("0,0", "--numa: NUMA node 0 is listed twice"),
+        ("", "--numa: no NUMA nodes: use at least one"),
+        ("0,0", "--numa: duplicate NUMA node 0"),
         ("5-", "--numa: `5-` is neither a number nor a range such as 0-3"),
         (
             "0-x",

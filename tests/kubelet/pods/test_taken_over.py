@@ -104,7 +104,7 @@ def test_a_device_that_two_pods_claim_is_the_firsts(node: InMemoryKubelet) -> No
     answer = node.restore(train("b"), {"app": {GPU: ["gpu-0"]}})
     assert (answer.reason, answer.message) == (
         "UnexpectedAdmissionError",
-        "Allocate failed due to device gpu-0 of vendor.com/gpu is held by pod a already, which "
+        "Allocate failed due to device gpu-0 of vendor.com/gpu is already in use by pod a, which "
         "is unexpected",
     )
     assert node.pod_status("b").containers == ()

@@ -11,9 +11,14 @@ from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
 
 if TYPE_CHECKING:
-    from podresources.allocatable import Allocatable
-    from podresources.shares import ContainerMemory, DynamicResource
-    from podresources.values import Container, ContainerDevices, Pod
+    from podresources.values import (
+        Allocatable,
+        Container,
+        ContainerDevices,
+        ContainerMemory,
+        DynamicResource,
+        Pod,
+    )
 
 __all__ = [
     "allocatable_to_bytes",
