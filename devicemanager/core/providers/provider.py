@@ -1,8 +1,8 @@
-"""Resources besides devices that hint at NUMA nodes: what they all have in common.
+"""Hint providers for resources other than devices, and the set of them on a node.
 
-A provider is an immutable value. ``allocate`` and ``release`` return the provider as it
-would be afterwards: whoever admits a pod keeps the new value, or drops it and nothing
-has happened. A rejection half way through a pod therefore needs no undoing.
+A provider is an immutable value. ``allocate`` and ``release`` return the provider after the
+change, so a rejected allocation leaves the old value as it was, and nothing needs to be undone.
+``HintProviders`` is the only mutable part: it holds the current values.
 """
 
 from __future__ import annotations
@@ -33,49 +33,47 @@ class MemoryBlock:
 
 @attrs.frozen
 class CpusAndMemory:
-    """What a pod holds, or could get, of resources other than devices."""
+    """CPUs and memory that are allocated or allocatable."""
 
     cpu_ids: tuple[int, ...] = ()
     memory: tuple[MemoryBlock, ...] = ()
 
 
 class HintProvider(Protocol):
-    """One more resource that takes part in topology alignment.
-
-    ``HintProvider`` (topologymanager/topology_manager.go, v1.32).
-    """
+    """A resource that takes part in topology alignment (``HintProvider``,
+    topologymanager/topology_manager.go, v1.32)."""
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """Hints by resource for one container; empty if it wants nothing from here."""
+        """Return one container's hints by resource; empty without a matching request."""
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
-        """Hints by resource for the pod as a whole."""
+        """Return the hints by resource for the pod as a whole."""
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """The provider once this container holds its share; itself if it wants nothing.
+        """Return the provider after allocating to a container; itself without a request.
 
-        ``affinity`` is the set of nodes to prefer, ``None`` for any. Raises
-        ``AllocationError`` when the request cannot be met; what is held already stays.
+        ``affinity`` is the set of nodes to prefer, None for any. Raises ``AllocationError``
+        if the request cannot be met.
         """
 
     def release(self, pod_uid: PodUid) -> Self:
-        """The provider once the pod holds nothing."""
+        """Return the provider after freeing everything of a pod."""
 
     def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
-        """What a container holds, for PodResources."""
+        """Return what is allocated to a container, for PodResources."""
 
     def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
-        """What a pod's containers hold together."""
+        """Return what is allocated to all containers of a pod."""
 
     def allocatable(self) -> CpusAndMemory:
-        """Everything there is to hand out, in use or not."""
+        """Return everything that can be allocated, in use or not."""
 
 
 def is_guaranteed(pod: Pod) -> bool:
-    """Whether every container's CPU and memory requests are its limits.
+    """True if CPU and memory requests of every container equal its limits (``ComputePodQOS``,
+    pkg/apis/core/v1/helper/qos, v1.32).
 
-    Only then are CPUs and memory handed out exclusively. ``ComputePodQOS``
-    (pkg/apis/core/v1/helper/qos, v1.32).
+    Only such pods get exclusive CPUs and memory.
     """
     return all(
         container.limits.get(name, 0) > 0
@@ -86,13 +84,14 @@ def is_guaranteed(pod: Pod) -> bool:
 
 
 def makes_reusable(pod: Pod, container: Container) -> bool:
-    """Whether later containers may take what this one holds: ordinary init containers."""
+    """True if later containers may reuse what this one has: it is an ordinary init
+    container."""
     is_init = any(init.name == container.name for init in pod.init_containers)
     return is_init and not container.restartable
 
 
 def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
-    """All parts as one: CPUs sorted, memory added up by type and nodes."""
+    """Combine the parts: CPUs sorted, memory added up by type and nodes."""
     cpu_ids: set[int] = set()
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
     for part in parts:
@@ -105,31 +104,32 @@ def combined(parts: Iterable[CpusAndMemory]) -> CpusAndMemory:
 
 
 class HintProviders:
-    """CPUs, memory and whatever else was configured, with what pods hold of it.
+    """The node's hint providers other than the device manager, with their allocations.
 
-    A container's share is taken at once, so that other pods see it, and given back with
-    ``release`` when the pod is rejected later on.
+    There are no drafts: a container's CPUs and memory are allocated at once, so that
+    concurrent admissions see it, and freed with ``release`` if the pod is rejected later.
     """
 
     def __init__(self, providers: Iterable[HintProvider] = ()) -> None:
         self._providers = tuple(providers)
 
     def providers(self) -> tuple[HintProvider, ...]:
-        """The providers as they are now: values, to hand on to a restarted kubelet."""
+        """Return the current providers. They are values, so a restarted kubelet can start
+        with them."""
         return self._providers
 
     def hints(self, pod: Pod, container: Container) -> list[ProviderHints]:
-        """What every provider says of one container."""
+        """Return each provider's hints for one container."""
         return [provider.hints(pod, container) for provider in self._providers]
 
     def pod_hints(self, pod: Pod) -> list[ProviderHints]:
-        """What every provider says of the pod as a whole."""
+        """Return each provider's hints for the pod as a whole."""
         return [provider.pod_hints(pod) for provider in self._providers]
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> bool:
-        """Take a container's share of everything. Returns whether anything changed.
+        """Allocate a container's CPUs and memory; return True if it requested any.
 
-        Raises AllocationError; what was taken before it stays until ``release``.
+        Raises AllocationError; earlier allocations of the pod remain until ``release``.
         """
         before = self._providers
         if not before:
@@ -140,23 +140,23 @@ class HintProviders:
         return any(new is not old for new, old in zip(self._providers, before, strict=True))
 
     def release(self, pod: PodUid) -> None:
-        """The pod holds nothing any more."""
+        """Free everything of a pod."""
         self._providers = tuple([provider.release(pod) for provider in self._providers])
 
     def allocated(self, pod: PodUid, container: ContainerName) -> CpusAndMemory:
-        """What a container holds."""
+        """Return what is allocated to a container."""
         return combined(provider.allocated(pod, container) for provider in self._providers)
 
     def pod_allocated(self, pod: PodUid) -> CpusAndMemory:
-        """What a pod's containers hold combined."""
+        """Return what is allocated to all containers of a pod."""
         return combined(provider.pod_allocated(pod) for provider in self._providers)
 
     def allocatable(self) -> CpusAndMemory:
-        """Everything there is to hand out, in use or not."""
+        """Return everything that can be allocated, in use or not."""
         return combined(provider.allocatable() for provider in self._providers)
 
     def shared_cpus(self) -> tuple[int, ...]:
-        """The CPUs that containers without any of their own run on."""
+        """Return the CPUs of containers without exclusive CPUs."""
         pools = (getattr(each, "shared_cpus", 0) for each in self._providers)
         return tuple(bitset.numbers(bitset.union(pools)))
 

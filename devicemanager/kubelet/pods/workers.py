@@ -264,7 +264,7 @@ class PodWorkers:
 
     def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:
         """With pods as people name them now; the core knows their UIDs."""
-        names = {uid: self._store.title_of(uid) for uid in explanation.held}
+        names = {uid: self._store.title_of(uid) for uid in explanation.allocated}
         return attrs.evolve(explanation, name_of=names.__getitem__)
 
     def _check_known(self, pod: Pod) -> None:

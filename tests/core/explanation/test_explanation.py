@@ -61,11 +61,11 @@ container main
     fits on node 1!, nodes 0+1 (! preferred)
   vendor.com/nic: 1 requested
     no node [.] 1 of 1 free
-    fits anywhere, it has no topology
+    fits on any node: it has no topology
   cpu fits on node 0!, node 1! (! preferred)
   => restricted: aligned to node 1
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """
 
 REJECTED = """\
@@ -81,12 +81,12 @@ the pod as a whole
     node 0 [# 70]     0 of 70 free
     node 1 [. 68 # 2] 68 of 70 free
     fits on node 1!, nodes 0+1 (! preferred)
-  => restricted: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; \
-no common node
-     best of what was possible: node 0, node 1, nodes 0+1
-     policy best-effort or none would not reject it for this
+  => restricted: vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to \
+node 1; there is no common node
+     best possible results: node 0, node 1, nodes 0+1
+     policy best-effort or none would not reject the pod for this
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """
 
 FAILED = """\
@@ -135,10 +135,12 @@ def test_a_failed_allocation_shows_its_error() -> None:
 
 
 TOGETHER = (
-    "vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node"
+    "vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to node 1; "
+    "there is no common node"
 )
 SPREAD = (
-    "vendor.com/gpu is free only across nodes 0+1, though fewer nodes would do were none in use"
+    "vendor.com/gpu is free only across nodes 0+1; "
+    "fewer nodes would be enough if no device were in use"
 )
 
 
@@ -150,31 +152,31 @@ SPREAD = (
         (
             "best-effort",
             {GPU: FIRST, NIC: SECOND},
-            f"not aligned, node 0 as far as possible: {TOGETHER}",
+            f"not aligned, prefers node 0: {TOGETHER}",
         ),
         ("restricted", {GPU: (Hint(3, False),)}, SPREAD),
         (
             "restricted",
             {GPU: (Hint(3, True),), NIC: FIRST},
-            "vendor.com/gpu could be aligned to nodes 0+1, vendor.com/nic only to node 0; "
-            "no common set of nodes",
+            "vendor.com/gpu can be aligned to nodes 0+1, vendor.com/nic can be aligned to node 0; "
+            "there is no common set of nodes",
         ),
         (
             "single-numa-node",
             {GPU: (Hint(3, True),), NIC: FIRST},
-            "vendor.com/gpu does not fit on one node: nodes 0+1 would do",
+            "vendor.com/gpu does not fit on one node: it needs nodes 0+1",
         ),
         (
             "restricted",
             {GPU: (), NIC: (Hint(3, False),)},
-            "vendor.com/gpu fits on no set of nodes: 3 requested, 3 free, 2 of them on a node; "
-            "vendor.com/nic is free only across nodes 0+1, though fewer nodes would do were "
-            "none in use",
+            "vendor.com/gpu fits nowhere: 3 requested, 3 free, 2 of them on a node; "
+            "vendor.com/nic is free only across nodes 0+1; fewer nodes would be enough if no "
+            "device were in use",
         ),
         ("restricted", {"cpu": ()}, "cpu fits nowhere"),
         ("restricted", {GPU: None}, "nothing to align"),
         ("single-numa-node", {GPU: FIRST}, "aligned to node 0"),
-        ("none", {}, "nothing is aligned"),
+        ("none", {}, "no alignment"),
     ],
 )
 def test_the_sentence(policy: str, hints: dict[str, Hints | None], text: str) -> None:

@@ -26,12 +26,12 @@ container app
   vendor.com/nic: 1 requested
     no node [*] 1 of 1 free
     chosen: d0
-    fits anywhere, it has no topology
+    fits on any node: it has no topology
   cpu fits on node 0!, node 1!, nodes 0+1 (! preferred)
   memory fits on node 0!, node 1!, nodes 0+1 (! preferred)
   => single-numa-node: aligned to node 1
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 
 in use:
   vendor.com/gpu d0: pod default/holds-d0, container app
@@ -48,7 +48,7 @@ container x
   vendor.com/gpu: 1 requested
     node 0 [*.] 2 of 2 free
     node 1 [#.] 1 of 2 free
-    would have got: d0
+    chosen before the rejection: d0
     fits on node 0!, node 1!, nodes 0+1 (! preferred)
   => restricted: aligned to node 0
 
@@ -57,11 +57,11 @@ container y
     node 0 [+.] 1 of 2 free
     node 1 [#.] 1 of 2 free
     fits on nodes 0+1
-  vendor.com/fpga: 1 requested, but no plugin has registered it: it does without
-  => restricted: vendor.com/gpu is free only across nodes 0+1, though fewer nodes would do were none in use
-     policy best-effort or none would not reject it for this
+  vendor.com/fpga: 1 requested, not registered: the container runs without it
+  => restricted: vendor.com/gpu is free only across nodes 0+1; fewer nodes would be enough if no device were in use
+     policy best-effort or none would not reject the pod for this
 
-each device is one of: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
+legend: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
 
 in use:
   vendor.com/gpu d2: pod default/other, container app
@@ -79,10 +79,10 @@ the pod as a whole
   vendor.com/nic: 1 requested
     node 1 [.] 1 of 1 free
     fits on node 1! (! preferred)
-  => single-numa-node: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node
-     policy best-effort or none would not reject it for this
+  => single-numa-node: vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to node 1; there is no common node
+     policy best-effort or none would not reject the pod for this
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """  # noqa: E501
 
 FAILED = """\
@@ -93,17 +93,17 @@ pod default/train rejected: UnexpectedAdmissionError
 container init
   vendor.com/gpu: 2 requested
     no node [**.] 3 of 3 free
-    would have got: d0, d1
+    chosen before the rejection: d0, d1
 
 container app
   vendor.com/gpu: 1 requested
     no node [*..] 3 of 3 free
-    would have got: d0
+    chosen before the rejection: d0
   vendor.com/nic: 1 requested
     no node [.] 1 of 1 free
   => rpc error: code = Unknown desc = on fire
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """
 
 
@@ -182,7 +182,7 @@ def test_the_node_check_is_explained_too() -> None:
         "pod default/p rejected: OutOfpods\n"
         "  Node didn't have enough resource: pods, requested: 1, used: 0, capacity: 0\n"
     )
-    assert "would have got: d0" in text
+    assert "chosen before the rejection: d0" in text
 
 
 ON_NODE_1 = (
