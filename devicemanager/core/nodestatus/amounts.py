@@ -1,4 +1,4 @@
-"""``capacity`` and ``allocatable`` of a node: what it has besides devices, and its devices."""
+"""``capacity`` and ``allocatable`` of a node's status, and how a changed status is reported."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from devicemanager.core.quantity import Quantity
 __all__ = ["digest", "node_amounts", "node_patch"]
 
 Object = Mapping[str, Any]
-"""``status`` of a Node."""
+"""``status`` of a Node object."""
 Texts = dict[str, str]
-"""Quantities by resource, as the API has them."""
+"""Resource to quantity, as text."""
 
 
 def node_amounts(
@@ -22,10 +22,10 @@ def node_amounts(
     devices: NodeStatus,
     reserved: Mapping[str, Quantity] | None = None,
 ) -> tuple[Texts, Texts]:
-    """Capacity and allocatable, each sorted by name.
+    """Return capacity and allocatable, each sorted by name.
 
-    ``fixed`` is the allocatable part of what is no device; ``reserved`` comes on top of it in
-    the capacity. The counts of devices go over everything else, as with the kubelet
+    ``fixed`` is the allocatable amount of resources other than devices; the capacity is
+    larger by ``reserved``. Device counts replace amounts of the same name, as in the kubelet
     (``MachineInfo``, v1.32).
     """
     more = reserved or {}
@@ -44,7 +44,7 @@ def _nanos(amounts: Mapping[str, Quantity], name: str) -> int:
 
 
 def digest(status: Object) -> int:
-    """The same for two that say the same; the times of heartbeats do not count
+    """Return a number that is equal for equal statuses, ignoring heartbeat times
     (``nodeStatusHasChanged``, pkg/kubelet/kubelet_node_status.go, v1.32)."""
     conditions = [
         {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
@@ -54,9 +54,10 @@ def digest(status: Object) -> int:
 
 
 def node_patch(after: Object) -> dict[str, Any]:
-    """The strategic merge patch that makes the status in the API ``after``. Conditions merge
-    by type; the addresses are replaced as a whole, since the API merges them by a key that is
-    none (``PatchNodeStatus``, component-helpers/node/util, v1.32)."""
+    """Return the strategic merge patch that changes the status in the API to ``after``
+    (``PatchNodeStatus``, component-helpers/node/util, v1.32)."""
+    # Conditions are merged by type. Addresses must be replaced as a whole: the API merges
+    # them by type, too, but a node can have several addresses of one type.
     patch = dict(after)
     if "addresses" in patch:
         patch["addresses"] = [*patch["addresses"], {"$patch": "replace"}]

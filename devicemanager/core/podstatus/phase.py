@@ -22,7 +22,7 @@ class Phase(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it is for good."""
+        """True if the phase cannot change any more."""
         return self is Phase.SUCCEEDED or self is Phase.FAILED
 
 
@@ -33,11 +33,11 @@ def phase_of(
     is_ending: bool = False,
     before: Phase | None = None,
 ) -> Phase:
-    """The phase of a pod (``getPhase``, pkg/kubelet/kubelet_pods.go, v1.32).
+    """Return the phase of a pod (``getPhase``, pkg/kubelet/kubelet_pods.go, v1.32).
 
-    ``statuses`` are those of containers that were started at least once. ``is_ending``: no
-    container is started any more, whatever the restartPolicy. A pod that was Succeeded or
-    Failed ``before`` stays so.
+    ``statuses`` has the containers that were started at least once. With ``is_ending`` no
+    container is restarted, regardless of the restartPolicy. A terminal phase in ``before``
+    does not change.
     """
     if before is not None and before.is_terminal:
         return before
@@ -71,7 +71,7 @@ def phase_of(
 
 
 def _after_all(policy: RestartPolicy, succeeded: bool, is_ending: bool) -> Phase:
-    """The phase once no container runs."""
+    """Return the phase of a pod without running containers."""
     if succeeded and (is_ending or policy is not RestartPolicy.ALWAYS):
         return Phase.SUCCEEDED
     if is_ending or policy is RestartPolicy.NEVER:

@@ -118,7 +118,7 @@ def test_a1_nothing_is_healthy(version: str, message: str) -> None:
     node.plugin(devices("a")).leave()
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.message == message
-    told = "kubelets do so since 1.25.10, 1.26.5, 1.27.2 and 1.28 (k/k#116376)"
+    told = "kubelets do this since 1.25.10, 1.26.5, 1.27.2 and 1.28 (k/k#116376)"
     assert (told in rejected.explain().splitlines()[2]) is (version == "1.27.2")
     assert node.admit(pod("none", gpu=0)).admitted
 

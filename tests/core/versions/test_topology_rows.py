@@ -29,7 +29,7 @@ def test_ta1_which_hints_are_merged(
     node.plugin([device("n1", 1)], NIC, "nic.sock")
     given = node.admit(pod("p", gpu=2, nic=1))
     assert given.message == ("" if affinity else LOCALITY)
-    told = "kubelets do so since 1.24 (k/k#108052, k/k#108154)"
+    told = "kubelets do this since 1.24 (k/k#108052, k/k#108154)"
     assert (told in given.explain()) is (affinity is None)
     if affinity:
         assert given.containers["app"].affinity == affinity

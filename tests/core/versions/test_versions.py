@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from devicemanager import Settings
 from devicemanager.core.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
-from devicemanager.core.versions.changelog import since_when
+from devicemanager.core.versions.changelog import describe
 from devicemanager.core.versions.gates import GATES
 from devicemanager.core.versions.quirks import QUIRKS
 from devicemanager.core.versions.table import HealthCheck, Level, MergeRule
@@ -262,11 +262,11 @@ def test_a_patch_before_the_backport_has_it_not():
 
 def test_since_when_it_is_so():
     def told(name, version):
-        return since_when(name, KubeletVersion.parse(version))
+        return describe(name, KubeletVersion.parse(version))
 
-    assert told("merge_rule", "1.36") == "kubelets do so since 1.24 (k/k#108052, k/k#108154)"
-    assert told("merge_rule", "1.23") == "kubelets do so before 1.24 (k/k#108052, k/k#108154)"
-    assert told("lists_sidecars", "1.30") == "kubelets do so since 1.30 (k/k#120718)"
+    assert told("merge_rule", "1.36") == "kubelets do this since 1.24 (k/k#108052, k/k#108154)"
+    assert told("merge_rule", "1.23") == "kubelets do this before 1.24 (k/k#108052, k/k#108154)"
+    assert told("lists_sidecars", "1.30") == "kubelets do this since 1.30 (k/k#120718)"
     assert told("", "1.36") == ""
 
 
@@ -283,11 +283,27 @@ def test_gates_switch_what_they_guard():
 @pytest.mark.parametrize(
     ("version", "gates", "text"),
     [
-        ("1.26", {"KubeletPodResourcesGet": True}, "1.26 has no feature gate 'KubeletPodRes"),
+        (
+            "1.26",
+            {"KubeletPodResourcesGet": True},
+            "unknown feature gate 'KubeletPodResourcesGet' for kubelet 1.26: use",
+        ),
         ("1.36", {"KubeletPodResourcesGet": False}, "KubeletPodResourcesGet is locked on in"),
-        ("1.32", {"NoSuchGate": True}, "no feature gate 'NoSuchGate' that matters here: choose"),
-        ("1.30", {"KubeletPodResourcesGetAllocatable": True}, "1.30 has no feature gate"),
-        ("1.32", {"KubeletPodResourcesGet": "yes"}, "is True or False, not 'yes'"),
+        (
+            "1.32",
+            {"NoSuchGate": True},
+            "unknown feature gate 'NoSuchGate' for kubelet 1.32: use one of",
+        ),
+        (
+            "1.30",
+            {"KubeletPodResourcesGetAllocatable": True},
+            "unknown feature gate .* for kubelet 1.30",
+        ),
+        (
+            "1.32",
+            {"KubeletPodResourcesGet": "yes"},
+            "KubeletPodResourcesGet='yes': use True or False",
+        ),
         ("1.32", ["KubeletPodResourcesGet"], "feature_gates is a mapping of names to True or"),
     ],
 )
