@@ -44,7 +44,7 @@ def test_a_wrong_checksum_hides_nothing():
     assert found.found == checksum(WHOLE)
     (problem,) = found.problems
     assert problem == (
-        f"the file says checksum {found.found}, but its data has {found.expected}: it was altered"
+        f"checksum is {found.found}, but the data has {found.expected}: the file was altered"
     )
 
 
@@ -65,8 +65,8 @@ def test_of_a_truncated_file_all_before_the_end_is_read():
     [
         (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
         (b'{"0":["g0"]}', b'["g0"]', "Data.PodDeviceEntries[0].DeviceIDs is a list without NUMA"),
-        (b'"PodUID":"u0"', b'"PodUID":1', "Data.PodDeviceEntries[0].PodUID: a string belongs"),
-        (b'"PodUID":"u0"', b'"PodUID":"u","PodUID":"u"', 'the key "PodUID" stands twice'),
+        (b'"PodUID":"u0"', b'"PodUID":1', "Data.PodDeviceEntries[0].PodUID: expected a string"),
+        (b'"PodUID":"u0"', b'"PodUID":"u","PodUID":"u"', 'duplicate key "PodUID"'),
     ],
 )
 def test_one_bad_entry_costs_no_other(old, new, problem):
@@ -80,9 +80,7 @@ def test_one_bad_entry_costs_no_other(old, new, problem):
 def test_one_bad_resource_costs_no_other():
     found = inspect(DATA.replace(b'["g0","g1","g2"]', b'"g0"', 1))
     assert found.checkpoint == Checkpoint(ENTRIES, {"vendor.com/nic": None})
-    assert found.problems == (
-        f'Data.RegisteredDevices["{GPU}"]: a list belongs there, not a string',
-    )
+    assert found.problems == (f'Data.RegisteredDevices["{GPU}"]: expected a list, found a string',)
 
 
 def test_bytes_that_are_no_text_are_told_and_the_rest_is_read():
@@ -117,9 +115,9 @@ def test_repeated_keys_take_linear_time():
     # Comparing each key with all others would take longer than any test may.
     many = b",".join(b'"r%d":[]' % number for number in range(100_000))
     data = b'{"Data":{"RegisteredDevices":{%b,"r99999":[]}}}' % many
-    with pytest.raises(CheckpointCorrupt, match='the key "r99999" stands twice'):
+    with pytest.raises(CheckpointCorrupt, match='duplicate key "r99999"'):
         loads(data)
-    assert 'the key "r99999" stands twice' in inspect(data).problems[0]
+    assert 'duplicate key "r99999"' in inspect(data).problems[0]
 
 
 # --- what no kubelet would write
@@ -144,7 +142,7 @@ def test_a_device_that_two_pods_hold():
     assert findings(*both, registered=(GPU, "vendor.com/nic")) == [
         (
             FindingKind.HELD_TWICE,
-            f"device g1 of {GPU} is held by 2 pods: a, b",
+            f"device g1 of {GPU} is allocated to 2 pods: a, b",
             GPU,
             ("a", "b"),
         )
@@ -161,7 +159,7 @@ def test_an_entry_of_an_unregistered_resource():
     assert findings(entry("a", "g0"), entry("b", "g1"), registered=("other",)) == [
         (
             FindingKind.UNREGISTERED_RESOURCE,
-            f"{GPU} is not registered, but held by: a, b",
+            f"{GPU} is not registered, but allocated to: a, b",
             GPU,
             ("a", "b"),
         )

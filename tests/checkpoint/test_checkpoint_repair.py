@@ -39,7 +39,7 @@ def test_a_wrong_checksum_is_computed_anew_and_nobody_vouches_for_the_rest():
     assert loads(mended.data) == loads(altered, verify=False)
     assert mended.dropped == ()
     (note,) = mended.notes
-    assert note.startswith("all of it could be read, so what was altered is not known")
+    assert note.startswith("the whole file could be read, so it is unknown what was altered")
 
 
 def test_what_stands_behind_the_damage_is_saved_as_well():
@@ -59,7 +59,7 @@ def test_what_is_cut_off_is_named_as_far_as_it_is_there():
     mended = repair(cut)
     assert uids(mended.checkpoint) == ["u0", "u1"]
     assert mended.dropped == ('an entry of pod "u2"',)
-    assert mended.notes[0].startswith("its registered resources are lost")
+    assert mended.notes[0].startswith("the registered resources are lost")
     assert repair(DATA[: DATA.index(b'"u2"')]).dropped == ("an entry",)
     nothing_of_it = repair(DATA[: DATA.index(b'"PodUID":"u2"') - 1])
     assert nothing_of_it.dropped == ()
@@ -94,8 +94,8 @@ def test_resources_behind_the_damage_are_read_one_by_one():
     ("old", "new", "dropped"),
     [
         (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
-        (b'"u0"', b'"u\xff"', "some of its bytes are no text"),
-        (b'"g0"', b'"g\xff"', "some of its bytes are no text"),
+        (b'"u0"', b'"u\xff"', "it is not UTF-8"),
+        (b'"g0"', b'"g\xff"', "it is not UTF-8"),
     ],
 )
 def test_a_bad_entry_is_dropped_and_named(old, new, dropped):
@@ -108,7 +108,7 @@ def test_a_bad_entry_is_dropped_and_named(old, new, dropped):
 def test_a_resource_whose_bytes_are_no_text_is_dropped():
     mended = repair(DATA.replace(b'"n0"', b'"n\xfe"'))
     assert mended.checkpoint.registered_devices == {GPU: ("g0", "g1", "g2")}
-    assert mended.dropped == (f'resource "{NIC}": some of its bytes are no text',)
+    assert mended.dropped == (f'resource "{NIC}": it is not UTF-8',)
 
 
 def test_of_what_is_null_nothing_is_dropped():
@@ -175,7 +175,7 @@ def test_a_file_of_an_old_kubelet_is_converted():
     mended = repair(json.dumps(content).encode())
     assert loads(mended.data) == saved
     assert mended.dropped == ()
-    assert mended.notes[0].startswith("it had the format of kubelets before v1.20")
+    assert mended.notes[0].startswith("the file had the format of kubelets before v1.20")
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b"{", b"[]", b"\0" * 9, b'{"Data":5}', b"[" * 10**5])

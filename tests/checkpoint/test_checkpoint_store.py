@@ -245,7 +245,7 @@ def test_the_directory_cannot_be_flushed(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "fsync", lambda fd: failed() if Path(f"/proc/self/fd/{fd}").is_dir() else fsync(fd)
     )
-    with pytest.raises(CheckpointWriteError, match="may be lost at a power failure") as caught:
+    with pytest.raises(CheckpointWriteError, match="a power failure may undo the write") as caught:
         store.write(dumps(NEW))
     assert caught.value.replaced
     assert store.load() == NEW
@@ -268,8 +268,8 @@ def test_places_where_nothing_can_be_written(tmp_path):
     (tmp_path / "taken" / CHECKPOINT_NAME).mkdir(parents=True)
     for directory, reason in [
         ("absent", "its directory does not exist"),
-        ("file", "what should be its directory is a file"),
-        ("taken", "a directory stands in its place: move that away"),
+        ("file", "its directory is a file"),
+        ("taken", "it is a directory: move it away"),
     ]:
         with pytest.raises(CheckpointWriteError, match=reason):
             FileStore(tmp_path / directory).write(b"{}")
@@ -294,7 +294,7 @@ def test_no_descriptor_is_left_open(store, monkeypatch):
 
 def test_no_file(tmp_path):
     path = tmp_path / CHECKPOINT_NAME
-    with pytest.raises(CheckpointNotFound, match="no such file: nothing was checkpointed there"):
+    with pytest.raises(CheckpointNotFound, match="no such file: check the path"):
         load(path)
     with pytest.raises(CheckpointNotFound):
         FileStore(tmp_path).load()
@@ -308,15 +308,19 @@ def test_what_cannot_be_read(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(dumps(OLD))
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "link").symlink_to("gone")
-    with pytest.raises(CheckpointUnreadable, match="it is a directory, not a file; check its"):
+    with pytest.raises(
+        CheckpointUnreadable, match="it is a directory, not a regular file; check its"
+    ):
         load(tmp_path)
-    with pytest.raises(CheckpointUnreadable, match="it is a device, pipe or socket, not a file"):
+    with pytest.raises(
+        CheckpointUnreadable, match="it is a device, pipe or socket, not a regular file"
+    ):
         load(tmp_path / "pipe")
     with pytest.raises(CheckpointUnreadable, match="it is a device, pipe or socket"):
         load("/dev/zero")
     with pytest.raises(CheckpointUnreadable, match="Too many levels of symbolic links"):
         load(tmp_path / "loop")
-    with pytest.raises(CheckpointUnreadable, match="it is a link to gone, and nothing is there"):
+    with pytest.raises(CheckpointUnreadable, match="it is a link to gone, which does not exist"):
         load(tmp_path / "link")
     with pytest.raises(CheckpointUnreadable, match="Not a directory"):
         load(tmp_path / "file" / "x")
@@ -340,7 +344,7 @@ def test_errors_name_the_file(store):
     with pytest.raises(CheckpointCorrupt, match=f"^{store.path}: the file is empty; "):
         store.load()
     store.path.write_bytes(dumps(OLD).replace(b"old", b"odd"))
-    with pytest.raises(ChecksumMismatch, match=f"^{store.path}: the file says checksum "):
+    with pytest.raises(ChecksumMismatch, match=f"^{store.path}: checksum is "):
         verify(store.path)
 
 
@@ -418,18 +422,18 @@ def sparse(path: Path, size: int) -> None:
 def test_a_file_that_is_too_large_is_not_read(store, monkeypatch):
     sparse(store.path, MAX_SIZE + 1)
     monkeypatch.setattr(os, "read", failing(errno.EIO))  # not even begun
-    with pytest.raises(CheckpointUnreadable, match=f"{MAX_SIZE + 1} bytes, more than the"):
+    with pytest.raises(CheckpointUnreadable, match=f"{MAX_SIZE + 1} bytes; the limit is"):
         store.load()
 
 
 def test_a_file_that_grows_while_it_is_read_is_left(store, monkeypatch):
     monkeypatch.setattr(os, "read", lambda _, size: bytes(size))
-    with pytest.raises(CheckpointUnreadable, match=f"more than the {MAX_SIZE} that are read"):
+    with pytest.raises(CheckpointUnreadable, match=f"the limit is {MAX_SIZE}"):
         store.load()
 
 
 def test_what_would_not_be_read_again_is_not_written(store):
-    with pytest.raises(CheckpointWriteError, match=r"more than the .* it is unchanged"):
+    with pytest.raises(CheckpointWriteError, match=r"the limit is .* it is unchanged"):
         store.write([bytes(1 << 20)] * ((MAX_SIZE >> 20) + 1))
     assert store.load() == OLD
     assert names(store) == [CHECKPOINT_NAME]
