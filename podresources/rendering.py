@@ -1,4 +1,5 @@
-"""Values as JSON data."""
+"""Values as JSON data: protobuf's JSON mapping (``as_dict``), and the form that devicemanager's
+tools print (docs/json.md): names in snake_case, numbers as numbers, NUMA nodes as a list."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ Json = dict[str, Any]
 
 
 def as_dict(answer: Sequence[Pod] | Pod | Allocatable) -> Json:
-    """The answer as protobuf's JSON mapping writes it, with the original field names.
+    """Convert a response to protobuf's JSON mapping with the original field names.
 
-    A sequence of pods becomes a List response, one pod a ``PodResources``, an
-    allocatable value a GetAllocatableResources response. 64-bit numbers are strings, as
-    the mapping demands. Fields are written even when empty, so that a reader finds NUMA
-    node 0 and needs no defaults; only ``topology`` and ``share_id`` may be absent.
+    A sequence of pods becomes a List response, one pod a ``PodResources``, an allocatable
+    value a GetAllocatableResources response. 64-bit numbers are strings, as the mapping
+    requires. Only ``topology`` and ``share_id`` can be absent; other empty fields are written,
+    so that readers find NUMA node 0 and need no defaults.
     """
     match answer:
         case Pod():
@@ -95,7 +96,7 @@ def _numbers(values: tuple[int, ...]) -> list[str]:
 
 
 def pod_data(pod: Pod) -> Json:
-    """A pod of the PodResources API."""
+    """Convert a pod to JSON data of devicemanager's tools."""
     return {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -106,7 +107,7 @@ def pod_data(pod: Pod) -> Json:
 
 
 def allocatable_data(allocatable: Allocatable | Container) -> Json:
-    """Devices, CPUs and memory that a node can give, or a container holds."""
+    """Convert devices, CPUs and memory to JSON data of devicemanager's tools."""
     return {
         "devices": [_devices_data(devices) for devices in allocatable.devices],
         "cpu_ids": list(allocatable.cpu_ids),

@@ -1,4 +1,4 @@
-"""What PodResources tells, as values: pods, their containers, and the devices of those."""
+"""The values of the PodResources API: pods, containers and their resources."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import attrs
 
 @attrs.frozen
 class ContainerDevices:
-    """Devices of one resource that share their NUMA nodes.
+    """Devices of one resource with the same NUMA nodes.
 
-    ``nodes`` holds NUMA node ids; empty means no topology, also when a peer sent a
-    topology without nodes. A source may list many ids at once: the server splits them
-    with :meth:`entries`, and a client reads whatever grouping its peer sent.
+    ``nodes`` has NUMA node ids; it is empty without topology, or with an empty one. A source
+    can list many ids at once: the server splits them with :meth:`entries`. A client returns
+    the grouping that the server sent.
     """
 
     resource_name: str
@@ -21,7 +21,7 @@ class ContainerDevices:
     nodes: tuple[int, ...] = ()
 
     def entries(self) -> Iterator[ContainerDevices]:
-        """One value per device id and NUMA node, the shape in which the kubelet answers
+        """Split into one value per device id and NUMA node, as in the kubelet's response
         (``containerDevicesFromResourceDeviceInstances``, pkg/kubelet/cm, v1.32)."""
         places: list[tuple[int, ...]] = [(node,) for node in self.nodes] or [()]
         for device_id in self.device_ids:
@@ -40,7 +40,7 @@ class ContainerMemory:
 
 @attrs.frozen
 class ClaimResource:
-    """One device given to a resource claim. ``cdi_devices`` are qualified CDI names."""
+    """One device of a resource claim. ``cdi_devices`` are qualified CDI names."""
 
     driver_name: str
     pool_name: str
@@ -51,7 +51,7 @@ class ClaimResource:
 
 @attrs.frozen
 class DynamicResource:
-    """One resource claim that a container uses."""
+    """One resource claim of a container."""
 
     claim_name: str
     claim_namespace: str
@@ -60,12 +60,12 @@ class DynamicResource:
 
 @attrs.frozen
 class Container:
-    """One container and what it holds.
+    """One container and its resources.
 
-    ``restartable_init`` marks an init container with ``restartPolicy: Always``: v1
-    answers list it, v1alpha1 answers leave it out. The wire does not carry the mark, so
-    it is no part of equality and a client always reads it as false. Ordinary init
-    containers have no place here.
+    ``restartable_init`` marks an init container with ``restartPolicy: Always``, which v1
+    responses include and v1alpha1 responses do not. The mark is not transmitted, so it is not
+    part of equality, and a client always returns False. Ordinary init containers are never
+    included.
     """
 
     name: str
@@ -78,11 +78,11 @@ class Container:
 
 @attrs.frozen
 class Pod:
-    """One pod. ``cpu_ids`` and ``memory`` are what the pod holds as a whole.
+    """One pod. ``cpu_ids`` and ``memory`` are allocated to the pod as a whole.
 
-    ``active`` is false for a pod that was rejected or has finished, and is not deleted yet:
-    kubelets from 1.34 on leave it out of v1 answers (k/k#132028). The wire does not carry
-    the mark, so it is no part of equality and a client always reads it as true.
+    ``active`` is false for a rejected or finished pod that is not deleted yet. Kubelets since
+    1.34 leave it out of v1 responses (k/k#132028). The mark is not transmitted, so it is not
+    part of equality, and a client always returns True.
     """
 
     name: str
@@ -95,8 +95,8 @@ class Pod:
 
 @attrs.frozen
 class Allocatable:
-    """What the node could give to containers: healthy devices, in use or not, and CPUs
-    and memory where they are handed out exclusively."""
+    """Resources that the node can allocate, in use or not: healthy devices, exclusive CPUs and
+    memory."""
 
     devices: tuple[ContainerDevices, ...] = ()
     cpu_ids: tuple[int, ...] = ()
@@ -104,10 +104,10 @@ class Allocatable:
 
 
 def ids_by_resource(devices: Iterable[ContainerDevices]) -> Mapping[str, tuple[str, ...]]:
-    """Device ids per resource, each once, in order of appearance.
+    """Return the device ids of each resource without duplicates, in order of appearance.
 
-    A device on two NUMA nodes has two entries, and kubelets group entries differently:
-    this is the view that does not depend on it.
+    The result does not depend on grouping: kubelets group entries differently, and a device on
+    two NUMA nodes has two entries.
     """
     found: dict[str, dict[str, None]] = {}
     for entry in devices:

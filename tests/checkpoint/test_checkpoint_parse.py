@@ -120,7 +120,10 @@ def test_lone_surrogates_become_replacement_characters():
         (entry(PodUID="7"), "Data.PodDeviceEntries[0].PodUID: expected a string"),
         (entry(ContainerName="true"), "ContainerName: expected a string, found a boolean"),
         (entry(ResourceName="[]"), "ResourceName: expected a string, found a list"),
-        (entry(DeviceIDs='["a"]'), "the format of kubelets before v1.20: of later ones, only v1.22"),
+        (
+            entry(DeviceIDs='["a"]'),
+            "kubelets before v1.20: of later ones, only v1.22",
+        ),
         (entry(DeviceIDs='{"x":[]}'), 'invalid NUMA node "x"'),
         (entry(DeviceIDs='{"":[]}'), 'invalid NUMA node ""'),
         (entry(DeviceIDs='{"1_0":[]}'), 'invalid NUMA node "1_0"'),

@@ -58,8 +58,7 @@ def test_without_being_told_to_nothing_is_written(file: Path, root: Path, capsys
         f"not JSON at character {len(before)}: Expecting ',' delimiter: the file is truncated or "
         "damaged",
         'left out: an entry of pod "u-2"',
-        "note: the registered resources are lost: each returns when its plugin registers "
-        "again",
+        "note: the registered resources are lost: each returns when its plugin registers again",
         "kept: 2 pod device entries, 0 registered resources",
         "nothing is written: --write puts it in the file's place and keeps a copy, --to OTHER "
         "writes it elsewhere",

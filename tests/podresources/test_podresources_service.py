@@ -128,7 +128,7 @@ def test_a_broken_request_is_rejected_and_costs_nothing():
     for path in harness.methods:
         code, text = harness.rejected(path, b"\xff\xff")
         assert code == "INTERNAL"
-        assert text.startswith(f"{path}: the request is no v1")
+        assert text.startswith(f"{path}: invalid v1")
     assert harness.counters.snapshot() == {}
     harness.ask(v1_grpc.LIST)
 
