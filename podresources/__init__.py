@@ -46,9 +46,10 @@ from podresources.errors import (
 if TYPE_CHECKING:
     from podresources.client import DEFAULT_SOCKET, PodResourcesClient
     from podresources.counters import Counters
+    from podresources.profile import Profile
     from podresources.rendering import as_dict
     from podresources.server import PodResourcesServer
-    from podresources.service import TokenBucket
+    from podresources.service import Method, Rejection, TokenBucket
     from podresources.source import MemorySource, Source
     from podresources.values import (
         Allocatable,
@@ -77,6 +78,7 @@ __all__ = [
     "DeadlineExceeded",
     "DynamicResource",
     "MemorySource",
+    "Method",
     "MethodUnavailable",
     "NotServing",
     "Pod",
@@ -84,7 +86,9 @@ __all__ = [
     "PodResourcesClient",
     "PodResourcesError",
     "PodResourcesServer",
+    "Profile",
     "RateLimited",
+    "Rejection",
     "ServeError",
     "SocketInUse",
     "SocketNotFound",
@@ -108,9 +112,12 @@ _LAZY = {
     "DEFAULT_SOCKET": "client",
     "DynamicResource": "values",
     "MemorySource": "source",
+    "Method": "service",
     "Pod": "values",
     "PodResourcesClient": "client",
     "PodResourcesServer": "server",
+    "Profile": "profile",
+    "Rejection": "service",
     "Source": "source",
     "TokenBucket": "service",
     "View": "view",

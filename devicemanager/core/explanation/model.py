@@ -105,7 +105,7 @@ class ResourceExplanation:
         return {node: (bits & free).bit_count() for node, bits in self.places(topology).items()}
 
 
-class Fault(Enum):
+class AlignmentFault(Enum):
     """What prevents a preferred alignment of one resource, or of all together."""
 
     FITS_NOWHERE = "fits nowhere"
@@ -146,7 +146,7 @@ class MergeExplanation:
         return ()
 
     @property
-    def faults(self) -> Mapping[str, Fault]:
+    def faults(self) -> Mapping[str, AlignmentFault]:
         """Map resources to what prevents their alignment; empty if the result is preferred."""
         if self.affinity.preferred:
             return {}
@@ -154,16 +154,16 @@ class MergeExplanation:
         alone = {
             name: fault for name, hints in aligned.items() if (fault := self._fault_alone(hints))
         }
-        return alone or dict.fromkeys(aligned, Fault.NO_COMMON_NODES)
+        return alone or dict.fromkeys(aligned, AlignmentFault.NO_COMMON_NODES)
 
-    def _fault_alone(self, hints: Hints) -> Fault | None:
+    def _fault_alone(self, hints: Hints) -> AlignmentFault | None:
         preferred = [hint for hint in hints if hint.preferred]
         if not hints:
-            return Fault.FITS_NOWHERE
+            return AlignmentFault.FITS_NOWHERE
         if not preferred:
-            return Fault.SPREAD
+            return AlignmentFault.SPREAD
         if all(hint.mask is not None and not self._allows(hint.mask) for hint in preferred):
-            return Fault.WIDE
+            return AlignmentFault.WIDE
         return None
 
     def _allows(self, mask: int) -> bool:

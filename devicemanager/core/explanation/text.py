@@ -9,8 +9,8 @@ import attrs
 from devicemanager.core import messages
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
+    AlignmentFault,
     DeviceState,
-    Fault,
     MergeExplanation,
     ResourceExplanation,
     StepExplanation,
@@ -221,7 +221,7 @@ def _aligned(merge: MergeExplanation) -> str:
 def _faults(merge: MergeExplanation, resources: dict[str, ResourceExplanation]) -> Iterator[str]:
     together = []
     for name, fault in merge.faults.items():
-        if fault is Fault.NO_COMMON_NODES:
+        if fault is AlignmentFault.NO_COMMON_NODES:
             together.append(name)
         else:
             yield f"{name} {_alone(merge, name, fault, resources.get(name))}"
@@ -238,15 +238,15 @@ def _either(merge: MergeExplanation, name: str) -> str:
 
 
 def _alone(
-    merge: MergeExplanation, name: str, fault: Fault, one: ResourceExplanation | None
+    merge: MergeExplanation, name: str, fault: AlignmentFault, one: ResourceExplanation | None
 ) -> str:
-    if fault is Fault.FITS_NOWHERE:
+    if fault is AlignmentFault.FITS_NOWHERE:
         if one is None:
             return "fits nowhere"
         free, on_nodes = one.free, one.free & one.devices.device_index.with_topology
         of_them = f", {on_nodes.bit_count()} of them on a node" if on_nodes != free else ""
         return f"fits nowhere: {one.request} requested, {free.bit_count()} free{of_them}"
     narrowest = node_names(merge.narrowest(name))
-    if fault is Fault.WIDE:
+    if fault is AlignmentFault.WIDE:
         return f"does not fit on one node: it needs {narrowest}"
     return f"is free only across {narrowest}; fewer nodes would be enough if no device were in use"

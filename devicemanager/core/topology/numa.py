@@ -20,7 +20,7 @@ MAX_NODE_ID = 63
 
 
 class NumaTopologyError(RequestError):
-    """Invalid NUMA nodes or distances."""
+    """The given NUMA nodes or distances are not valid."""
 
 
 @attrs.frozen(cache_hash=True)

@@ -10,7 +10,7 @@ from devicemanager.core.devices import Device
 from devicemanager.core.explanation.data import as_dict
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
-    Fault,
+    AlignmentFault,
     ResourceExplanation,
     StepExplanation,
     explain_merge,
@@ -257,4 +257,4 @@ def test_whatever_is_not_preferred_has_a_fault(name: str, hints: dict[str, Hints
     if name != "single-numa-node" and not merge.affinity.preferred and merge.candidates:
         assert merge.candidates[0] == merge.affinity
     nowhere = {name for name, hints in hints.items() if hints == ()}
-    assert nowhere == {n for n, f in merge.faults.items() if f is Fault.FITS_NOWHERE}
+    assert nowhere == {n for n, f in merge.faults.items() if f is AlignmentFault.FITS_NOWHERE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from devicemanager.core.errors import RpcError
-from devicemanager.core.explanation.model import Fault
+from devicemanager.core.explanation.model import AlignmentFault
 from devicemanager.core.explanation.text import render
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.topology import NumaTopology
@@ -130,7 +130,7 @@ def test_a_rejection_shows_what_earlier_containers_would_have_got() -> None:
     assert admission.explain() == REJECTED
     explanation = admission.explanation
     assert explanation is not None and explanation.steps[1].merge is not None
-    assert explanation.steps[1].merge.faults == {GPU: Fault.SPREAD}
+    assert explanation.steps[1].merge.faults == {GPU: AlignmentFault.SPREAD}
     assert explanation.steps[1].unknown == {ResourceName("vendor.com/fpga"): 1}
 
 
