@@ -44,6 +44,7 @@ def inconsistencies(checkpoint: Checkpoint) -> tuple[Finding, ...]:
 
 
 def _held_twice(entries: tuple[PodDevicesEntry, ...]) -> Iterator[Finding]:
+    # Dicts with None as values are sets that keep the order of the file.
     holders: dict[tuple[str, str], dict[str, None]] = {}
     for entry in entries:
         for ids in (entry.device_ids or {}).values():

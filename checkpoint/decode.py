@@ -110,6 +110,8 @@ def _no_constant(name: str) -> NoReturn:
     raise Problem(f"not JSON: invalid value {name}")
 
 
+# Python's parser accepts more than Go's: duplicate keys, NaN, and numbers of any form. The hooks
+# record or reject these instead of hiding them.
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_pairs,
     parse_int=Number,

@@ -1,21 +1,20 @@
-"""A checkpoint that changes pod by pod, rendered at the cost of the change.
+"""A checkpoint that changes pod by pod, rendered at the cost of the change."""
 
-Theory of operation. Every admission waits for a write, and the checksum covers the whole text:
-half a megabyte with a thousand pods. Hashing all of it each time would cost more than the rest
-of an admission. Therefore pods are grouped in blocks of up to 32 pods, and the hash state at
-the end of each block is stored. There are three cases, and none hashes unchanged text:
-
-* A pod is added at the end, the usual case: its bytes are hashed, starting from the state at
-  the end of the last block.
-* A pod in the middle changes or is removed: its block is hashed again. The following blocks
-  start from a new state, but their effect on any state is cached (:class:`checkpoint.fnv.Effect`),
-  so each costs one table lookup.
-* Devices register or change health: only the part after the entries is rendered.
-
-Locking: the caller changes the :class:`Document` and takes a :class:`Snapshot` with its lock
-held, which copies only pointers. It renders the snapshot without its lock. Snapshots share one
-renderer, which has a lock.
-"""
+# Theory of operation. Every admission waits for a write, and the checksum covers the whole text:
+# half a megabyte with a thousand pods. Hashing all of it each time would cost more than the rest
+# of an admission. Therefore pods are grouped in blocks of up to 32 pods, and the hash state at
+# the end of each block is stored. There are three cases, and none hashes unchanged text:
+#
+# * A pod is added at the end, the usual case: its bytes are hashed, starting from the state at
+#   the end of the last block.
+# * A pod in the middle changes or is removed: its block is hashed again. The following blocks
+#   start from a new state, but their effect on any state is cached (``fnv.Effect``), so each
+#   costs one table lookup.
+# * Devices register or change health: only the part after the entries is rendered.
+#
+# Locking: the caller changes the :class:`Document` and takes a :class:`Snapshot` with its lock
+# held, which copies only pointers. It renders the snapshot without its lock. Snapshots share one
+# renderer, which has a lock.
 
 from __future__ import annotations
 

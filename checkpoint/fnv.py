@@ -1,20 +1,19 @@
-"""32-bit FNV-1a from any state, at the speed of the C library.
+"""32-bit FNV-1a from any state, at the speed of the C library."""
 
-Theory of operation. The C library hashes only whole texts from the fixed initial state. A
-document that changes piece by piece needs more: to continue from a known state (``extend``),
-and to apply a text to a new state without hashing it again (``Effect``).
-
-One step is ``h = (h ^ byte) * PRIME mod 2**32``. The xor changes only the low byte of h. After
-a text of n bytes the state is therefore ``h * PRIME**n + c mod 2**32``, where c depends on the
-text and on the low byte of h, but on no other bit. Two things follow:
-
-* ``extend``: to continue from state h, hash a *seed* of one or two bytes that leads to the low
-  byte of h, followed by the text. The result differs from the wanted one by a multiple of
-  ``PRIME**n``, which is known.
-* ``Effect``: the effect of a text on all states is described by at most 256 constants c. For
-  an ASCII text 128 are enough: no xor changes the top bit of h's low byte, and no lower bit
-  depends on it.
-"""
+# Theory of operation. The C library hashes only whole texts from the fixed initial state. A
+# document that changes piece by piece needs more: to continue from a known state (``extend``),
+# and to apply a text to a new state without hashing it again (``Effect``).
+#
+# One step is ``h = (h ^ byte) * PRIME mod 2**32``. The xor changes only the low byte of h. After
+# a text of n bytes the state is therefore ``h * PRIME**n + c mod 2**32``, where c depends on the
+# text and on the low byte of h, but on no other bit. Two things follow:
+#
+# * ``extend``: to continue from state h, hash a *seed* of one or two bytes that leads to the low
+#   byte of h, followed by the text. The result differs from the wanted one by a multiple of
+#   ``PRIME**n``, which is known.
+# * ``Effect``: the effect of a text on all states is described by at most 256 constants c. For
+#   an ASCII text 128 are enough: no xor changes the top bit of h's low byte, and no lower bit
+#   depends on it.
 
 from __future__ import annotations
 

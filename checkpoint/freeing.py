@@ -1,13 +1,12 @@
-"""Free the file that a rename replaces in a background thread.
+"""Free the file that a rename replaces in a background thread."""
 
-A file system frees a file when its last name and its last descriptor are gone. On ext4 this
-takes a quarter of the time of a small checkpoint's write, and every admission would wait for
-it. Therefore a descriptor holds the old file during the rename, and a thread closes it
-afterwards.
-
-A new write first waits until the previous file is freed (``settle``). So writes need no more
-disk space than without this module.
-"""
+# A file system frees a file when its last name and its last descriptor are gone. On ext4 this
+# takes a quarter of the time of a small checkpoint's write, and every admission would wait for
+# it. Therefore a descriptor holds the old file during the rename, and a thread closes it
+# afterwards.
+#
+# A new write first waits until the previous file is freed (``settle``). So writes need no more
+# disk space than without this module.
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ class Freeing:
         self._held: _Held = SimpleQueue()
 
     def hold(self, path: str) -> int | None:
-        """Return a descriptor that keeps the file at ``path`` from being freed; None if there
-        is no file or no free descriptor."""
+        """Return a descriptor that keeps the file at ``path`` from being freed; None without
+        a file or a free descriptor."""
         try:
             # O_PATH does not open the file itself, so it cannot block on a FIFO.
             return os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)

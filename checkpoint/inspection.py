@@ -1,19 +1,18 @@
-"""Read as much as possible of a damaged file, and report what is wrong with it.
+"""Read as much as possible of a damaged file, and report what is wrong with it."""
 
-A kubelet loads all of a file or nothing (``loads``), because half of a checkpoint would free
-devices that are allocated. A person who inspects a broken node wants to see the rest.
-
-``inspect`` works in three steps, each with what the one before could not read:
-
-1. Parse the whole text. If its syntax is damaged, parse the part before the damage, cut after
-   the last complete entry (``decode.readable_part``).
-2. Search the text behind the damage for entries and resources, by the way a kubelet begins
-   them (``salvage``). Pieces in between are reported with the names they contain.
-3. If a search of the whole text finds more entries than that, use it: the damage may be in the
-   structure that leads to the entries.
-
-Entries that are well-formed but invalid are reported and left out. Nothing is guessed.
-"""
+# A kubelet loads all of a file or nothing (``loads``), because half of a checkpoint would free
+# devices that are allocated. A person who inspects a broken node wants to see the rest.
+#
+# ``inspect`` works in three steps, each with what the one before could not read:
+#
+# 1. Parse the whole text. If its syntax is damaged, parse the part before the damage, cut after
+#    the last complete entry (``decode.readable_part``).
+# 2. Search the text behind the damage for entries and resources, by the way a kubelet begins
+#    them (``salvage``). Pieces in between are reported with the names they contain.
+# 3. If a search of the whole text finds more entries than that, use it: the damage may be in
+#    the structure that leads to the entries.
+#
+# Entries that are well-formed but invalid are reported and left out. Nothing is guessed.
 
 from __future__ import annotations
 

@@ -61,6 +61,8 @@ def repair(data: bytes) -> Repair:
     Entries that a later one replaces are left out, as in a kubelet that reads both.
     """
     found = inspect(data)
+    # Three kinds of rejected files: one in the format of old kubelets, one whose contents are
+    # complete but do not match the checksum, and a damaged one.
     saved, lost, notes = found.checkpoint, found.lost, _notes(found.checkpoint, found.is_complete)
     if found.problems and (first := _first_format(data)) is not None:
         saved, lost, notes = first, (), (CONVERTED,)

@@ -1,24 +1,23 @@
-"""Concurrent callers share durable writes of one file.
+"""Concurrent callers share durable writes of one file."""
 
-Theory of operation. Every admission changes the state in memory and must not return before the
-change is on disk. A durable write takes milliseconds, so 50 concurrent admissions with a write
-each would wait for each other. Instead, a write covers all changes made before it began.
-
-A ``_Round`` is one write and the callers that wait for it. ``flush`` has three cases:
-
-1. No write is in progress: the caller writes at once, in a round of its own.
-2. A write is in progress: it may have missed the caller's change, so the caller joins the next
-   round. The first caller of that round to get the lock writes for all of them.
-3. The caller's round is done when it gets the lock: it returns, or raises the error of the
-   write.
-
-Why it works: a caller reads ``_next`` *before* it waits for the lock, and a writer replaces
-``_next`` *before* it renders. A caller that has read a round made its change before the write of
-that round began.
-
-A caller can be interrupted (Ctrl-C) while it waits or writes. Its round is not marked as done
-then, and the next caller of the round writes.
-"""
+# Theory of operation. Every admission changes the state in memory and must not return before the
+# change is on disk. A durable write takes milliseconds, so 50 concurrent admissions with a write
+# each would wait for each other. Instead, a write covers all changes made before it began.
+#
+# A ``_Round`` is one write and the callers that wait for it. ``flush`` has three cases:
+#
+# 1. No write is in progress: the caller writes at once, for itself only.
+# 2. A write is in progress: it may have missed the caller's change, so the caller joins the next
+#    round. The first caller of that round to get the lock writes for all of them.
+# 3. The caller's round is done when it gets the lock: it returns, or raises the error of the
+#    write.
+#
+# Why it works: a caller reads ``_next`` *before* it waits for the lock, and a writer replaces
+# ``_next`` *before* it renders. A caller that has read a round made its change before the write of
+# that round began.
+#
+# A caller can be interrupted (Ctrl-C) while it waits or writes. Its round is not marked as done
+# then, and the next caller of the round writes.
 
 from __future__ import annotations
 

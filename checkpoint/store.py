@@ -1,14 +1,13 @@
-"""The checkpoint file in its directory: replaced as a whole, or set aside.
+"""The checkpoint file in its directory: replaced as a whole, or set aside."""
 
-A write creates a temporary file in the same directory and renames it to the checkpoint's name.
-Readers therefore always find one complete file, in each of three cases:
-
-* The write succeeds: the new file.
-* The write fails before the rename: the old file. The temporary file is removed.
-* The process is killed: the old file. The next start removes the temporary file.
-
-:class:`checkpoint.Durability` selects what is left after a power failure.
-"""
+# A write creates a temporary file in the same directory and renames it to the checkpoint's
+# name. Readers therefore always find one complete file, in each of three cases:
+#
+# * The write succeeds: the new file.
+# * The write fails before the rename: the old file. The temporary file is removed.
+# * The process is killed: the old file. The next start removes the temporary file.
+#
+# ``Durability`` selects what is left after a power failure.
 
 from __future__ import annotations
 

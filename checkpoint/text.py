@@ -1,14 +1,13 @@
-"""The two texts of a checkpoint: the JSON in the file, and the text that is hashed.
+"""The two texts of a checkpoint: the JSON in the file, and the text that is hashed."""
 
-The kubelet does not hash the file. It hashes Go's debug output of the value that it has read,
-so a file with different spaces or another order of fields is still valid. A reader in another
-language must produce the same debug output, byte for byte.
-
-The JSON is the output of Go's encoding/json for the kubelet's types: no spaces, map keys as
-sorted strings ("10" before "7"), and ``<``, ``>``, ``&``, U+2028 and U+2029 escaped. The hashed
-text is the output of ``dump.ForHash`` (k8s.io/apimachinery pkg/util/dump, go-spew with
-``%#v``): types before the fields of a struct, no escapes, integer keys sorted as numbers.
-"""
+# The kubelet does not hash the file. It hashes Go's debug output of the value that it has read,
+# so a file with different spaces or another order of fields is still valid. A reader in another
+# language must produce the same debug output, byte for byte.
+#
+# The JSON is the output of Go's encoding/json for the kubelet's types: no spaces, map keys as
+# sorted strings ("10" before "7"), and ``<``, ``>``, ``&``, U+2028 and U+2029 escaped. The
+# hashed text is the output of ``dump.ForHash`` (k8s.io/apimachinery pkg/util/dump, go-spew with
+# ``%#v``): types before the fields of a struct, no escapes, integer keys sorted as numbers.
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ The underlying error, if any, is in ``__cause__``.
 
 from __future__ import annotations
 
+# One class per remedy: wait and retry, fix the path, use a newer kubelet, and so on. gRPC's codes
+# do not separate these, because the kubelet sends most errors as UNKNOWN.
+
 
 class PodResourcesError(Exception):
     """Base class of all errors of this package."""

@@ -61,6 +61,8 @@ class Profile:
 
     def pod(self, pod: Pod) -> Pod:
         """Return the pod without the fields that the version lacks."""
+        # The usual case. A new object would also be encoded again, because the view compares
+        # pods by identity.
         if self._is_whole:
             return pod
         containers = tuple(

@@ -23,6 +23,7 @@ class ContainerDevices:
     def entries(self) -> Iterator[ContainerDevices]:
         """Split into one value per device id and NUMA node, as in the kubelet's response
         (``containerDevicesFromResourceDeviceInstances``, pkg/kubelet/cm, v1.32)."""
+        # A device on several nodes has one entry for each, not one with several nodes.
         places: list[tuple[int, ...]] = [(node,) for node in self.nodes] or [()]
         for device_id in self.device_ids:
             for nodes in places:

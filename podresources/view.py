@@ -1,20 +1,19 @@
-"""Responses as bytes, built once per version of the source.
+"""Responses as bytes, built once per version of the source."""
 
-Theory of operation. Node agents poll List every few seconds. Encoding a thousand pods takes
-15 ms, during which the process does nothing else, and between two calls usually nothing, or one
-pod, has changed. There are three cases:
-
-1. The version of the source is the one of the cached response: the bytes are returned, without
-   a lock.
-2. The version has changed: the source's pods are read. A pod that is the same object as in the
-   last listing keeps its bytes, others are encoded, and the bytes of all pods are joined. A
-   List response is the concatenation of its pods, so no other work is needed.
-3. Several callers find an old version: one of them builds, the others wait for it.
-
-Why no response mixes versions: the version is read *before* the values. If they change in
-between, the cached bytes are newer than their number, and the next call builds them once more.
-They are never older.
-"""
+# Theory of operation. Node agents poll List every few seconds. Encoding a thousand pods takes
+# 15 ms, during which the process does nothing else, and between two calls usually nothing, or one
+# pod, has changed. There are three cases:
+#
+# 1. The version of the source is the one of the cached response: the bytes are returned, without
+#    a lock.
+# 2. The version has changed: the source's pods are read. A pod that is the same object as in the
+#    last listing keeps its bytes, others are encoded, and the bytes of all pods are joined. A
+#    List response is the concatenation of its pods, so no other work is needed.
+# 3. Several callers find an old version: one of them builds, the others wait for it.
+#
+# Why no response mixes versions: the version is read *before* the values. If they change in
+# between, the cached bytes are newer than their number, and the next call builds them once more.
+# They are never older.
 
 from __future__ import annotations
 

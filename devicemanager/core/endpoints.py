@@ -1,25 +1,24 @@
-"""Plugin registrations and the device list that counts, per resource.
+"""Plugin registrations and the device list that counts, per resource."""
 
-Theory of operation. Each registration is one ``EndpointInfo`` with a unique number. Plugins
-register, send lists and disconnect on different threads, so events arrive late and out of
-order. Every event names its registration's number, and four cases cover them:
-
-* A plugin connects. It becomes the newest endpoint of its resource and serves it. A
-  registration on the same socket path is replaced (Q2), and so is any other if the kubelet
-  version allows one plugin per resource only.
-* A list arrives. It counts only if its endpoint is the newest connected one. A late list of
-  a replaced endpoint is ignored, or counts with quirk Q24.
-* An endpoint disconnects and others of the resource are connected. The newest of them is
-  promoted, with the last list that it sent, so that the counts do not drop to 0
-  (k/k#135437).
-* The last endpoint disconnects. The devices remain, but none of them may be allocated. After
-  the grace period the resource is removed (``expire``).
-
-A registration that was replaced is no longer known by its number, so the late end of its
-stream changes nothing. In kubelets from v1.25 to v1.36 it unregisters the new plugin (Q1).
-
-Time is a parameter, in seconds of any clock that does not go back.
-"""
+# Theory of operation. Each registration is one ``EndpointInfo`` with a unique number. Plugins
+# register, send lists and disconnect on different threads, so events arrive late and out of
+# order. Every event names its registration's number, and four cases cover them:
+#
+# * A plugin connects. It becomes the newest endpoint of its resource and serves it. A
+#   registration on the same socket path is replaced (Q2), and so is any other if the kubelet
+#   version allows one plugin per resource only.
+# * A list arrives. It counts only if its endpoint is the newest connected one. A late list of
+#   a replaced endpoint is ignored, or counts with quirk Q24.
+# * An endpoint disconnects and others of the resource are connected. The newest of them is
+#   promoted, with the last list that it sent, so that the counts do not drop to 0
+#   (k/k#135437).
+# * The last endpoint disconnects. The devices remain, but none of them may be allocated. After
+#   the grace period the resource is removed (``expire``).
+#
+# A registration that was replaced is no longer known by its number, so the late end of its
+# stream changes nothing. In kubelets from v1.25 to v1.36 it unregisters the new plugin (Q1).
+#
+# Time is a parameter, in seconds of any clock that does not go back.
 
 from __future__ import annotations
 
@@ -80,7 +79,7 @@ class Endpoints:
 
     def __init__(self, *, several: bool = True, lists_of_all: bool = False) -> None:
         """Without ``several``, a resource has one plugin and the newest replaces the others
-        (before v1.37). With ``lists_of_all``, the last list counts whoever sent it (Q24)."""
+        (before v1.37). With ``lists_of_all``, the last list of any plugin counts (Q24)."""
         self._several = several
         self._lists_of_all = lists_of_all
         self._resources: dict[ResourceName, _Resource] = {}

@@ -51,6 +51,7 @@ class RpcError(EndpointError):
     ``DeadlineExceeded``).
     """
 
+    # The code is a string because the core does not import gRPC.
     def __init__(self, code: str, description: str) -> None:
         self.code = code
         self.description = description

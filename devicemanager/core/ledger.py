@@ -1,31 +1,30 @@
-"""Source of truth for device allocations.
+"""Source of truth for device allocations."""
 
-Theory of operation. A device is in one of three states:
-
-* free,
-* *reserved* by the ``Draft`` of a pod whose admission is in progress,
-* *allocated*: named in an entry, which is what a committed pod's containers have.
-
-Reserved and allocated devices are *in use*. A draft is reserved piece by piece while the
-allocator runs, so that no concurrent admission chooses the same device, and ends in one of
-these ways:
-
-* ``commit``: the drafted devices become entries. Nothing else can fail after that except
-  the checkpoint write, for which ``retract`` undoes the commit.
-* ``drop``: the reservations are given back. A rejected pod leaves nothing behind.
-* ``leak``: with quirk Q4, the reservations stay in use and belong to no pod.
-* ``withdraw``: an interrupt hit the admission at an unknown point. The draft's part of the
-  entries is removed, and the indexes are rebuilt instead of updated.
-
-The kubelet has no drafts. It keeps a set of devices in use (``m.allocatedDevices``), adds to
-it while it allocates, and at some events replaces it by the devices of all entries
-(``m.podDevices.devices()``). Whatever is only reserved then becomes free by mistake: that
-ends leaks (Q4) and is itself a defect (Q25). ``count_committed_only`` marks those events; it
-has no effect unless one of these quirks is enabled.
-
-Two indexes per resource make queries fast: device to the pods that use it, and the set in use
-as an integer over one numbering. Both are private and derived. ``self_check`` recounts them.
-"""
+# Theory of operation. A device is in one of three states:
+#
+# * free,
+# * *reserved* by the ``Draft`` of a pod whose admission is in progress,
+# * *allocated*: named in an entry, which is what a committed pod's containers have.
+#
+# Reserved and allocated devices are *in use*. A draft is reserved piece by piece while the
+# allocator runs, so that no concurrent admission chooses the same device, and ends in one of
+# these ways:
+#
+# * ``commit``: the drafted devices become entries. Nothing else can fail after that except
+#   the checkpoint write, for which ``retract`` undoes the commit.
+# * ``drop``: the reservations are given back. A rejected pod leaves nothing behind.
+# * ``leak``: with quirk Q4, the reservations stay in use and belong to no pod.
+# * ``withdraw``: an interrupt hit the admission at an unknown point. The draft's part of the
+#   entries is removed, and the indexes are rebuilt instead of updated.
+#
+# The kubelet has no drafts. It keeps a set of devices in use (``m.allocatedDevices``), adds to
+# it while it allocates, and at some events replaces it by the devices of all entries
+# (``m.podDevices.devices()``). Devices that are only reserved then become free by mistake: that
+# ends leaks (Q4) and is itself a defect (Q25). ``count_committed_only`` marks those events; it
+# has no effect unless one of these quirks is enabled.
+#
+# Two indexes per resource make queries fast: device to the pods that use it, and the set in use
+# as an integer over one numbering. Both are private and derived. ``self_check`` recounts them.
 
 from __future__ import annotations
 

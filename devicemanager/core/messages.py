@@ -6,6 +6,7 @@ pkg/kubelet/lifecycle and pkg/kubelet/cm/topologymanager of Kubernetes v1.32. Th
 texts are devicemanager's.
 """
 
+# Reasons and messages of rejected pods.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
 OUT_OF = "OutOf{resource}"
@@ -21,6 +22,7 @@ NODE_TOO_SMALL = (
     "requested: {requested}, used: {used}, capacity: {capacity}"
 )
 
+# Allocation (``devicesToAllocate`` and ``allocateContainerResources``, manager.go; endpoint.go).
 CHANGED_REQUEST = (
     'pod "{pod}" container "{container}" changed request for resource "{resource}" '
     "from {allocated} to {required}"
@@ -50,6 +52,7 @@ PRE_START_NO_DEVICES = (
 CHECKPOINT_FAILED = 'failed to write checkpoint file "kubelet_internal_checkpoint": {error}'
 RPC_ERROR = "rpc error: code = {code} desc = {description}"
 
+# Registration (plugin/v1beta1), and calls to plugins.
 BAD_VERSION = (
     'requested API version "{version}" is not supported by kubelet. '
     'Supported version is ["v1beta1"]'

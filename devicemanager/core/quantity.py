@@ -68,6 +68,7 @@ def parse_quantity(text: str, largest: int | None = None) -> int:
     return nanos if largest is None else max(-largest, min(nanos, largest))
 
 
+# Cached: the pods of a node repeat few quantities.
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> tuple[int, Format]:
     match = _FORMAT.match(text)

@@ -81,6 +81,7 @@ def device_health(devices: DeviceList | None, id_: DeviceId) -> Health:
 
 
 def _last_health(devices: DeviceList | None, id_: DeviceId) -> Health:
+    # The kubelet starts from Healthy and only changes it for devices that it finds (v1.32).
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.HEALTHY

@@ -1,24 +1,23 @@
-"""Admit a pod: topology affinity, then devices container by container, then the node check.
+"""Admit a pod: topology affinity, then devices container by container, then the node check."""
 
-Theory of operation. ``admit_pod`` is a generator like ``allocate_container``: it yields the
-RPCs it needs and ends with a draft in ``PodAllocation``, or with ``Rejected``.
-
-When affinities are computed depends on the topology manager's scope. There are three cases
-(scope_none.go, scope_container.go, scope_pod.go in pkg/kubelet/cm/topologymanager, v1.32):
-
-* Policy ``none``: no provider is asked for hints, and there is no affinity.
-* Scope ``container``: each container is aligned just before it is allocated. Its hints
-  therefore see what the containers before it use, and what they have made reusable.
-* Scope ``pod``: all containers share one affinity, computed before the first allocation.
-  Nothing is reusable at that point, so init containers' devices do not count as available.
-
-The kubelet checks last whether the node has enough of everything (lifecycle/predicate.go),
-and so does this module, in the same uninterrupted step that places the pod on the node. A
-check before the allocation could pass for two pods at a time that do not both fit.
-
-Rejections carry an explanation. It is built from the ``Step`` records, which hold values that
-were computed anyway; an admitted pod costs nothing until its explanation is requested.
-"""
+# Theory of operation. ``admit_pod`` is a generator like ``allocate_container``: it yields the
+# RPCs it needs and ends with a draft in ``PodAllocation``, or with ``Rejected``.
+#
+# When affinities are computed depends on the topology manager's scope. There are three cases
+# (scope_none.go, scope_container.go, scope_pod.go in pkg/kubelet/cm/topologymanager, v1.32):
+#
+# * Policy ``none``: no provider is asked for hints, and there is no affinity.
+# * Scope ``container``: each container is aligned just before it is allocated. Its hints
+#   therefore see what the containers before it use, and what they have made reusable.
+# * Scope ``pod``: all containers share one affinity, computed before the first allocation.
+#   Nothing is reusable at that point, so init containers' devices do not count as available.
+#
+# The kubelet checks last whether the node has enough of everything (lifecycle/predicate.go),
+# and so does this module, in the same uninterrupted step that places the pod on the node. A
+# check before the allocation could pass for two pods at a time that do not both fit.
+#
+# Rejections carry an explanation. It is built from the ``Step`` records, which hold values that
+# were computed anyway; an admitted pod costs nothing until its explanation is requested.
 
 from __future__ import annotations
 

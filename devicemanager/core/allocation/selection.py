@@ -1,28 +1,27 @@
-"""Choose devices of one resource for one container.
+"""Choose devices of one resource for one container."""
 
-Theory of operation. ``select`` is a generator: it yields ``PreferenceWanted`` at most once
-and gets the plugin's preference sent in. During that RPC other pods can be admitted and the
-device list can change. Two rules make this safe:
-
-* Every chosen device is reserved in the draft at once, so no other pod can choose it.
-* A ``View`` (device list and free devices) is valid only until the next ``yield``; afterwards
-  a new one is made.
-
-A choice goes through these sources, in the order of ``devicesToAllocate`` (manager.go,
-v1.32), and stops as soon as enough devices are chosen:
-
-1. Reusable devices of earlier init containers of the pod, whatever their health.
-2. If the container has an affinity, the devices aligned to it. When there are more of them
-   than needed, the plugin's preference among the aligned devices decides.
-3. Otherwise all aligned devices are taken without asking the plugin, because a preference
-   must not decide whether a container is aligned. The plugin's preference among all free
-   devices decides the rest.
-4. What the preference leaves open is filled with aligned devices, then others with
-   topology, then those without.
-
-A plugin's preference is a wish: ids that are not free, or not aligned in case 2, are ignored.
-Too few free devices reject the pod, before the RPC and again after it.
-"""
+# Theory of operation. ``select`` is a generator: it yields ``PreferenceWanted`` at most once
+# and gets the plugin's preference sent in. During that RPC other pods can be admitted and the
+# device list can change. Two rules make this safe:
+#
+# * Every chosen device is reserved in the draft at once, so no other pod can choose it.
+# * A ``View`` (device list and free devices) is valid only until the next ``yield``; afterwards
+#   a new one is made.
+#
+# A choice goes through these sources, in the order of ``devicesToAllocate`` (manager.go,
+# v1.32), and stops as soon as enough devices are chosen:
+#
+# 1. Reusable devices of earlier init containers of the pod, healthy or not.
+# 2. If the container has an affinity, the devices aligned to it. When there are more of them
+#    than needed, the plugin's preference among the aligned devices decides.
+# 3. Otherwise all aligned devices are taken without asking the plugin, because a preference
+#    must not decide whether a container is aligned. The plugin's preference among all free
+#    devices decides the rest.
+# 4. What the preference leaves open is filled with aligned devices, then others with
+#    topology, then those without.
+#
+# A plugin's preference is a wish: ids that are not free, or not aligned in case 2, are ignored.
+# Too few free devices reject the pod, before the RPC and again after it.
 
 from __future__ import annotations
 

@@ -60,6 +60,7 @@ class ResourceExplanation:
 
     def states(self, bits: int) -> list[tuple[int, DeviceState]]:
         """Return number and state of each device of a set, sorted by number."""
+        # As sets: testing bits of a large integer one by one would be quadratic.
         chosen, own, in_use = (
             frozenset(bitset.numbers(each & bits)) for each in (self.chosen, self.own, self.in_use)
         )
@@ -109,7 +110,7 @@ class AlignmentFault(Enum):
     """What prevents a preferred alignment of one resource, or of all together."""
 
     FITS_NOWHERE = "fits nowhere"
-    """There are not enough free devices on all nodes together."""
+    """All nodes together have too few free devices."""
     SPREAD = "spread"
     """The free devices are on more nodes than the request would need if none were in use."""
     WIDE = "wide"
@@ -151,6 +152,8 @@ class MergeExplanation:
         if self.affinity.preferred:
             return {}
         aligned = {name: hints for name, hints in self.hints.items() if hints is not None}
+        # A resource that cannot be aligned alone explains the result. Only if all can, the
+        # combination is the problem, and then each of them takes part in it.
         alone = {
             name: fault for name, hints in aligned.items() if (fault := self._fault_alone(hints))
         }

@@ -181,6 +181,7 @@ def _drawing(one: ResourceExplanation, topology: NumaTopology) -> Iterator[str]:
 def _devices(one: ResourceExplanation, bits: int) -> str:
     if bits.bit_count() <= WIDEST_DRAWING:
         return "".join(SYMBOLS[state] for _, state in one.states(bits))
+    # A device can be in several of these sets; the order of subtraction is that of ``states``.
     chosen, own = bits & one.chosen, bits & one.own & ~one.chosen
     in_use = bits & one.in_use & ~chosen & ~own
     free = bits & one.free & ~chosen & ~own

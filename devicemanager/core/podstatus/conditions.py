@@ -67,6 +67,7 @@ def pod_conditions(
     """
     containers_ready = _containers_ready(pod, statuses, phase, unready, start_time)
     last = _latest(statuses.values()) or start_time
+    # The kubelet removes the sandbox of a pod that has ended.
     sandbox = has_sandbox and not phase.is_terminal
     return (
         Condition(
@@ -90,6 +91,8 @@ def _initialized(
     since = _latest(statuses[each.name] for each in pod.init_containers) or start_time
     if phase is Phase.SUCCEEDED:
         return Condition(kind, True, "PodCompleted", since=since)
+    # App containers only start after the init containers. If one has run, the init containers
+    # were complete, even if their statuses were lost with the containers.
     has_run = any(statuses[each.name].was_started for each in pod.containers)
     incomplete = [
         each.name for each in pod.init_containers if not is_ready(each, statuses[each.name], True)
@@ -130,6 +133,7 @@ def _containers_ready(
 
 def _ready(containers_ready: Condition, gates: Gates) -> Condition:
     """Return the condition Ready (``GeneratePodReadyCondition``)."""
+    # As in the kubelet, an unready container hides the messages of readiness gates.
     ready = attrs.evolve(containers_ready, type=ConditionType.READY)
     if not ready.status:
         return ready

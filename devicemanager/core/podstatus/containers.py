@@ -95,6 +95,7 @@ class ContainerStatus:
             case Running(started_at):
                 # A running container is only restarted after it was killed.
                 before = Terminated(KILLED, "Error", started_at, now)
+        # The count is that of terminations, so the first start does not count.
         restarts = self.restart_count + (before is not None)
         return ContainerStatus(self.name, Running(now), before, restarts)
 

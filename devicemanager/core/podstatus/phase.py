@@ -39,12 +39,15 @@ def phase_of(
     container is restarted, regardless of the restartPolicy. A terminal phase in ``before``
     does not change.
     """
+    # A terminal phase is final: container statuses can be lost with the containers, and the
+    # phase that was reported must not change by that.
     if before is not None and before.is_terminal:
         return before
     failed_init = pending_init = False
     waiting = running = stopped = succeeded = 0
     for container in pod.init_containers:
         status = statuses.get(container.name)
+        # Sidecars count like app containers, except that their exit never ends the pod.
         if container.restartable:
             running += status is not None and status.is_running
             waiting += status is None or not status.was_started
@@ -61,6 +64,8 @@ def phase_of(
         else:
             stopped += 1
             succeeded += status.has_succeeded
+    # The order of these tests is the kubelet's: a pod whose init container has failed for good
+    # is Failed although its app containers still wait.
     if failed_init and pod.restart_policy is RestartPolicy.NEVER:
         return Phase.FAILED
     if pending_init or waiting:

@@ -120,6 +120,7 @@ def pod_status(
     def entry(container: Container, is_init: bool) -> ContainerEntry:
         status = statuses[container.name]
         ready = container.name not in facts.unready and is_ready(container, status, is_init)
+        # The kubelet reports device health for app containers only.
         devices = () if is_init else (resources or {}).get(container.name, ())
         return ContainerEntry(container, status, ready, devices)
 

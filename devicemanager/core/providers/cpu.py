@@ -78,6 +78,7 @@ class CpuProvider:
         if not request:
             return {}
         assigned = self._assigned.get(pod.uid, {}).get(container.name, 0)
+        # The request of an admitted container has changed: nothing fits, as in the kubelet.
         if assigned and assigned.bit_count() != request:
             return {CPU: ()}
         if assigned:
@@ -94,6 +95,7 @@ class CpuProvider:
         assigned = bitset.union(self._assigned.get(pod.uid, {}).values())
         if assigned.bit_count() == request:
             return {CPU: layout_hints(self._layout(), assigned, 0, request)}
+        # The kubelet counts all CPUs of the pod as reusable here, unlike for one container.
         reusable = assigned | self._reusable.get(pod.uid, 0)
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 

@@ -213,6 +213,7 @@ class MemoryProvider:
         available = self._available(pod_uid)
         if affinity is not None and _fits(available, wanted, affinity):
             return affinity
+        # Hints come smallest first, so the first superset adds the fewest nodes.
         for hint in self._fitting(pod_uid, wanted):
             mask = hint.mask or 0
             if affinity is None or mask & affinity == affinity:

@@ -1,7 +1,7 @@
 """Hint providers for resources other than devices, and the set of them on a node.
 
 A provider is an immutable value. ``allocate`` and ``release`` return the provider after the
-change, so a rejected allocation leaves the old value as it was, and nothing needs to be undone.
+change. A rejected allocation leaves the old value unchanged, so nothing needs to be undone.
 ``HintProviders`` is the only mutable part: it holds the current values.
 """
 

@@ -1,28 +1,27 @@
-"""Hints: the sets of NUMA nodes on which a request for devices fits.
+"""Hints: the sets of NUMA nodes on which a request for devices fits."""
 
-Theory of operation. The kubelet tests every set of NUMA nodes and, for each, every device
-(``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32). A set is a hint if
-enough usable devices touch it, that is, have at least one of their nodes in it. With eight
-nodes and 10,000 devices this is 2.5 million steps per admission.
-
-Three observations make it cheap:
-
-* Devices on the same nodes behave alike. ``DeviceLayout`` groups them once per device list;
-  afterwards a group is a count, obtained by one big-integer operation.
-* A device touches a set unless all of its nodes are outside of it. The number of devices that
-  touch S is therefore the total minus the number within the complement of S, and the latter
-  comes from a sum over subsets (``_counts_within``).
-* Only whether a count reaches the request matters. Counts above the request are lowered to
-  it, so the cached answer stays valid until a group really runs short.
-
-A resource has one of four kinds of hints (``resource_hints``):
-
-1. No device has a NUMA node: None, no preference.
-2. The container already has devices: hints for exactly these, or none if the request differs.
-3. Too few devices: an empty tuple, the request fits nowhere.
-4. Otherwise the sets that fit. A hint is preferred if it has the size of the smallest set that
-   would fit if no device were in use.
-"""
+# Theory of operation. The kubelet tests every set of NUMA nodes and, for each, every device
+# (``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32). A set is a hint if
+# enough usable devices touch it, that is, have at least one of their nodes in it. With eight
+# nodes and 10,000 devices this is 2.5 million steps per admission.
+#
+# Three observations make it cheap:
+#
+# * Devices on the same nodes behave alike. ``DeviceLayout`` groups them once per device list;
+#   afterwards a group is a count, obtained by one big-integer operation.
+# * A device touches a set unless all of its nodes are outside of it. The number of devices that
+#   touch S is therefore the total minus the number within the complement of S, and the latter
+#   comes from a sum over subsets (``_counts_within``).
+# * Only whether a count reaches the request matters. Counts above the request are lowered to
+#   it, so the cached answer stays valid until a group really runs short.
+#
+# A resource has one of four kinds of hints (``resource_hints``):
+#
+# 1. No device has a NUMA node: None, no preference.
+# 2. The container already has devices: hints for exactly these, or none if the request differs.
+# 3. Too few devices: an empty tuple, the request fits nowhere.
+# 4. Otherwise the sets that fit. A hint is preferred if it has the size of the smallest set that
+#    would fit if no device were in use.
 
 from __future__ import annotations
 

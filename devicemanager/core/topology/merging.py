@@ -1,29 +1,28 @@
-"""Merging: from the hints of all resources to one affinity.
+"""Merging: from the hints of all resources to one affinity."""
 
-Theory of operation. A combination takes one hint of each resource; its result is the
-intersection of their sets. The kubelet compares all combinations (``HintMerger.Merge``,
-topologymanager/policy.go, v1.32): sixteen million for three resources on eight nodes.
-
-Its order of preference compares only results and whether they are preferred, and it is total.
-The winner therefore follows from the set of *reachable* results, and that set can be computed
-without enumerating combinations:
-
-* Preferred results (``preferred_masks``): since v1.24 all hints of the combination must be
-  preferred and name the same set. That is the intersection of the resources' preferred hints.
-* All results (``reachable_masks``): count, for each set S, the combinations whose hints all
-  contain S. This is a product over the resources. Subtracting what larger sets contribute
-  leaves the combinations whose intersection is exactly S (a Moebius transform over subsets).
-
-Three cases then give the affinity (``_merge``):
-
-1. There is a preferred result: the fittest one.
-2. There are only other results: those with the size closest to what the neediest resource
-   needs, not above it if possible, and the fittest of them.
-3. No result at all: all nodes, not preferred.
-
-"Fittest" means fewest nodes, then smallest average distance with the policy option
-``prefer-closest-numa-nodes``, then the lowest node ids.
-"""
+# Theory of operation. A combination takes one hint of each resource; its result is the
+# intersection of their sets. The kubelet compares all combinations (``HintMerger.Merge``,
+# topologymanager/policy.go, v1.32): sixteen million for three resources on eight nodes.
+#
+# Its order of preference compares only results and whether they are preferred, and it is total.
+# The winner therefore follows from the set of *reachable* results, and that set can be computed
+# without enumerating combinations:
+#
+# * Preferred results (``preferred_masks``): since v1.24 all hints of the combination must be
+#   preferred and name the same set. That is the intersection of the resources' preferred hints.
+# * All results (``reachable_masks``): count, for each set S, the combinations whose hints all
+#   contain S. This is a product over the resources. Subtracting what larger sets contribute
+#   leaves the combinations whose intersection is exactly S (a Moebius transform over subsets).
+#
+# Three cases then give the affinity (``_merge``):
+#
+# 1. There is a preferred result: the fittest one.
+# 2. There are only other results: those with the size closest to what the neediest resource
+#    needs, not above it if possible, and the fittest of them.
+# 3. No result at all: all nodes, not preferred.
+#
+# "Fittest" means fewest nodes, then smallest average distance with the policy option
+# ``prefer-closest-numa-nodes``, then the lowest node ids.
 
 from __future__ import annotations
 

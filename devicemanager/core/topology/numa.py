@@ -53,6 +53,8 @@ class NumaTopology:
         _check_nodes(ordered)
         if distances is None:
             return cls(ordered, _default_distances(ordered), has_distances=False)
+        # Rows without node ids follow the order in which the caller gave the nodes, so they
+        # must be matched before the nodes are sorted.
         if not isinstance(distances, Mapping):
             if len(distances) != len(given):
                 raise NumaTopologyError(

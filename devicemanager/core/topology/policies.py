@@ -190,6 +190,7 @@ def configure(
     """
     if policy == PolicyName.NONE:
         return TopologyPolicy(topology)
+    # The order of these checks decides which of several errors is reported.
     parsed = parse_policy_options(options or {}, rules)
     if parsed.prefer_closest and not topology.has_distances:
         # NewNUMAInfo (topologymanager/numa_info.go, v1.32)

@@ -31,6 +31,9 @@ def _steps(
     return tuple(GateStep(*step) for step in steps)
 
 
+# Only gates that change something here. Their defaults matter for two reasons: users rarely set
+# gates, and a gate that does not exist in a version, or is locked there, must be rejected like in
+# the kubelet, which does not start then.
 GATES: Mapping[str, Stage] = {
     "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA")),
     "DevicePluginCDIDevices": _steps(

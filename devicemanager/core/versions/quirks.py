@@ -30,6 +30,9 @@ _HEALTH_CHECK = (
     since("1.25.10", "1.26.5", "1.27.2", "1.28", evidence="k/k#116376"),
 )
 
+# A quirk is a defect that users are likely to meet and want to reproduce in a test. Fixing it is
+# the default because most tests are about the plugin. The missing numbers are defects that are
+# settings here (docs/kubelet-behaviour.md) or cannot occur.
 QUIRKS: Mapping[str, Quirk] = MappingProxyType(
     {
         "Q1": Quirk(

@@ -25,6 +25,8 @@ class Step(NamedTuple):
 
     def applies_to(self, version: KubeletVersion) -> bool:
         """True if the version or one before it has the step."""
+        # A backport applies to later patches of its minor only: 1.25.10 says nothing about
+        # 1.26.0, which may be older.
         *backports, first = self.since
         if version >= KubeletVersion(first.minor, first.patch or 0):
             return True

@@ -54,7 +54,19 @@ _REJECTIONS = "kubelet_admission_rejections_total"
 _ALIGNED = "kubelet_container_aligned_compute_resources_count"
 _NOT_ALIGNED = "kubelet_container_aligned_compute_resources_failure_count"
 
+# How to read it: a field has its first value from 1.20, the oldest supported version, until the
+# next step. A step with several versions was also released as a patch of older minors, whose
+# later patches have it while earlier ones do not. A step with a gate follows the state of that
+# feature gate instead of a fixed value. ``unsure`` marks a boundary that lies between two
+# versions whose source was read.
+#
+# To add a difference: add a field with a docstring to ``Behaviour``, its steps here, and read
+# the field where the behaviour differs. Do not compare versions there: patches of several minors
+# can share a behaviour, so a comparison is nearly always wrong.
+
 STEPS: Mapping[str, Steps] = {
+    # The plugin directory and the Registration service. Most of it changed with k/k#109016 in
+    # v1.25: from then on Register waits until the plugin was dialed.
     "start_removes": (
         since("1.20", value=StartRemoves.ALL_BUT_DIRECTORIES),
         since("1.33", value=StartRemoves.SOCKETS, evidence="source of 1.33.2; 1.33.0", unsure=True),
@@ -99,6 +111,9 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.37", evidence="k/k#135437"),
     ),
+    # Admission. Since k/k#116376 allocated devices must be healthy. The first releases with it
+    # also rejected running containers after each kubelet restart, until k/k#119432 made an
+    # exception for them.
     "admission_checks_health": (
         since("1.20", value=False),
         since("1.25.10", "1.26.5", "1.27.2", "1.28", evidence="k/k#116376"),
@@ -115,12 +130,15 @@ STEPS: Mapping[str, Steps] = {
             unsure=True,
         ),
     ),
+    # The text comes from the protobuf library: gogo printed the message's fields, and the
+    # library that replaced it in v1.34 prints nothing for an empty message.
     "empty_allocate_reply": (
         since(
             "1.20", value="&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
         ),
         since("1.34", value="", evidence="k/k#133028"),
     ),
+    # Extended resources provided by dynamic resource allocation (KEP-5004).
     "backed_fit": (
         since("1.20", value=False),
         since("1.34", gate="DRAExtendedResource", evidence="source of 1.34"),
@@ -134,6 +152,8 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.29", evidence="source of 1.29.0"),
     ),
+    # The topology manager. The options' levels matter because alpha and beta options need a
+    # feature gate, and because error messages name the level.
     "topology_options": (
         since("1.20", value={}),
         since("1.26", value={_CLOSEST: Level.ALPHA}, evidence="k/k#112914"),
@@ -166,12 +186,15 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.36", evidence="k/k#138244, seen in 1.36.3"),
     ),
+    # The response to Allocate. CDI devices were first passed to the runtime as annotations,
+    # because not all runtimes supported the CRI field yet.
     "uses_cdi": (since("1.20", gate="DevicePluginCDIDevices"),),
     "annotates_cdi": (
         since("1.20", value=False),
         since("1.28", gate="DevicePluginCDIDevices", evidence="k/k#118254"),
         since("1.32", value=False, evidence="k/k#126435"),
     ),
+    # The checkpoint. v1 is the format without NUMA nodes.
     "reads_v1": (
         since("1.20", value=False),
         since("1.22", evidence="not in 1.21.4"),
@@ -181,6 +204,8 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=0),
         since("1.23", value=-1, evidence="source of 1.23.1"),
     ),
+    # PodResources. A kubelet that does not know a field leaves it out, and a method that it
+    # does not have is UNIMPLEMENTED, which differs from a method whose gate is off.
     "has_get_allocatable": (
         since("1.20", value=False),
         since("1.21", evidence="k/k#95734"),
@@ -252,6 +277,7 @@ STEPS: Mapping[str, Steps] = {
         since("1.20", value=False),
         since("1.27", evidence="source of 1.27.1"),
     ),
+    # Status, health checks and metrics.
     "reports_resource_health": (since("1.20", gate="ResourceHealthStatus"),),
     "health_check": (
         since("1.20", value=HealthCheck.NONE),

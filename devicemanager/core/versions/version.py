@@ -18,6 +18,7 @@ __all__ = [
 ]
 
 _FORM = re.compile(r"v?1\.(\d{1,3})(?:\.(\d{1,4}))?")
+# "1.28" means its newest patch, so it must sort after every patch that exists.
 _NEWEST_PATCH = 10_000
 
 
