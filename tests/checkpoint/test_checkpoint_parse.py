@@ -49,13 +49,13 @@ def read(data: bytes) -> Checkpoint:
         (b'"AQ=="', b'"AR=="'),
     ],
 )
-def test_other_spellings_of_the_same(old, new):
+def test_equivalent_json_is_read_alike(old, new):
     altered = TEXT.replace(old, new, 1)
     assert altered != TEXT
     assert loads(altered) == ONE
 
 
-def test_the_order_of_fields_does_not_matter():
+def test_order_of_fields_does_not_matter():
     data, checksum = TEXT[1:-1].rsplit(b",", 1)
     assert loads(b"{" + checksum + b"," + data + b"}") == ONE
 
@@ -145,7 +145,7 @@ def test_lone_surrogates_become_replacement_characters():
         (b'{"Checksum":' + b"9" * 5000 + b"}", "expected a whole number of 64 bits"),
     ],
 )
-def test_what_is_not_a_checkpoint(data, problem):
+def test_invalid_files(data, problem):
     with pytest.raises(CheckpointCorrupt) as caught:
         loads(data, source="/some/file")
     message = str(caught.value)
@@ -158,14 +158,14 @@ def test_what_is_not_a_checkpoint(data, problem):
 
 
 @pytest.mark.parametrize(("length", "told"), [(60, "k" * 60), (61, "k" * 60 + "\\u2026")])
-def test_a_long_key_is_cut_where_it_is_quoted(length, told):
+def test_long_key_is_shortened_in_errors(length, told):
     data = b'{"Data":{"RegisteredDevices":{"%s":5}}}' % (b"k" * length)
     with pytest.raises(CheckpointCorrupt) as caught:
         loads(data)
     assert f'Data.RegisteredDevices["{told}"]: expected a list' in str(caught.value)
 
 
-def test_data_that_was_altered():
+def test_altered_data_is_a_checksum_mismatch():
     altered = TEXT.replace(b'"a"', b'"z"')
     with pytest.raises(ChecksumMismatch) as caught:
         loads(altered)
@@ -185,7 +185,7 @@ def test_data_that_was_altered():
         CheckpointWriteError("/a", "why", True),
     ],
 )
-def test_errors_survive_the_way_to_another_process(error):
+def test_errors_can_be_pickled(error):
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert isinstance(error, CheckpointError)

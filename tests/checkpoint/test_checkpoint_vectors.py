@@ -11,7 +11,7 @@ from tools.replay.checkpoint import replay_file
 OWN = Path(__file__).parent / "data" / "checkpoint.jsonl"
 
 
-def test_own_cases_agree():
+def test_cases_beside_this_test_agree():
     outcomes = list(replay_file(OWN))
     assert len(outcomes) == 12
     assert [outcome for outcome in outcomes if outcome.differences] == []

@@ -36,7 +36,7 @@ def used(ledger: Ledger, resource: ResourceName = GPU) -> tuple[str, ...]:
     return NUMBERING.select(ledger.in_use(resource, NUMBERING))
 
 
-def test_a_draft_is_in_use_and_no_entry():
+def test_draft_is_in_use_but_not_an_entry():
     ledger = Ledger()
     draft = drafted(ledger, POD, "a", "b")
     assert used(ledger) == ("a", "b")
@@ -45,7 +45,7 @@ def test_a_draft_is_in_use_and_no_entry():
     ledger.self_check([draft])
 
 
-def test_what_is_overlooked_is_in_use_again_once_it_is_an_entry():
+def test_ignored_draft_is_in_use_again_after_commit():
     ledger = Ledger(ignores_drafts=True)
     draft, open_ = drafted(ledger, POD, "a"), Draft(OTHER)
     ledger.reserve(open_, GPU, ids("b"))
@@ -57,7 +57,7 @@ def test_what_is_overlooked_is_in_use_again_once_it_is_an_entry():
     assert used(ledger) == ("a", "b")
 
 
-def test_committed():
+def test_commit_makes_entries():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "b"))
     assert held_by(ledger, POD) == {"app": {GPU: ["a", "b"]}}
@@ -70,7 +70,7 @@ def test_committed():
     ledger.self_check()
 
 
-def test_dropped():
+def test_drop_frees_reservations():
     ledger = Ledger()
     draft = drafted(ledger, POD, "a", "b")
     ledger.drop(draft)
@@ -80,7 +80,7 @@ def test_dropped():
     ledger.self_check()
 
 
-def test_dropping_after_commit_does_nothing():
+def test_drop_after_commit_does_nothing():
     ledger = Ledger()
     draft = drafted(ledger, POD, "a")
     ledger.commit(draft)
@@ -89,7 +89,7 @@ def test_dropping_after_commit_does_nothing():
     ledger.self_check()
 
 
-def test_retracted():
+def test_retract_undoes_a_commit():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a"))
     before = entries(ledger)
@@ -101,7 +101,7 @@ def test_retracted():
     ledger.self_check()
 
 
-def test_retracted_to_nothing():
+def test_retract_removes_an_empty_pod():
     ledger = Ledger()
     draft = drafted(ledger, POD, "a")
     ledger.commit(draft)
@@ -112,7 +112,7 @@ def test_retracted_to_nothing():
     ledger.self_check()
 
 
-def test_one_device_in_two_containers_of_a_pod_is_in_use_until_both_are_gone():
+def test_device_of_two_containers_is_in_use_until_both_are_released():
     # An init container's device that was handed on.
     ledger = Ledger()
     draft = drafted(ledger, POD, "a", "b")
@@ -127,7 +127,7 @@ def test_one_device_in_two_containers_of_a_pod_is_in_use_until_both_are_gone():
     ledger.self_check()
 
 
-def test_the_same_id_of_two_resources_are_two_devices():
+def test_same_id_in_two_resources_is_two_devices():
     # Q8
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", resource=GPU))
@@ -138,7 +138,7 @@ def test_the_same_id_of_two_resources_are_two_devices():
     assert (used(ledger, GPU), used(ledger, NIC)) == ((), ("a",))
 
 
-def test_what_is_held_follows_a_new_list():
+def test_devices_in_use_follow_a_new_numbering():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "c"))
     assert used(ledger) == ("a", "c")
@@ -150,7 +150,7 @@ def test_what_is_held_follows_a_new_list():
     ledger.self_check()
 
 
-def test_a_device_on_two_nodes_is_held_once():
+def test_device_on_two_nodes_counts_once():
     ledger = Ledger()
     both = AllocatedDevices({0: (DeviceId("a"),), 1: (DeviceId("a"), DeviceId("b"))}, None)
     ledger.restore([(POD, APP, GPU, both)])
@@ -159,7 +159,7 @@ def test_a_device_on_two_nodes_is_held_once():
     ledger.self_check()
 
 
-def test_a_later_entry_of_the_same_key_counts():
+def test_last_restored_entry_counts():
     ledger = Ledger()
     ledger.restore([(POD, APP, GPU, holding("a", "b")), (POD, APP, GPU, holding("b", "c"))])
     assert ledger.allocated(POD, APP, GPU) == ids("b", "c")
@@ -167,7 +167,7 @@ def test_a_later_entry_of_the_same_key_counts():
     ledger.self_check()
 
 
-def test_a_foreign_checkpoint_may_give_a_device_twice():
+def test_restored_device_of_two_pods():
     ledger = Ledger()
     ledger.restore([(POD, APP, GPU, holding("a")), (OTHER, APP, GPU, holding("a"))])
     assert ledger.pods_using(GPU, ids("a")) == {POD: {"a"}, OTHER: {"a"}}
@@ -176,7 +176,7 @@ def test_a_foreign_checkpoint_may_give_a_device_twice():
     ledger.self_check()
 
 
-def test_releasing_what_is_not_there():
+def test_release_of_unknown_pod_does_nothing():
     assert Ledger().release(POD) == {}
 
 
@@ -192,7 +192,7 @@ def test_releasing_what_is_not_there():
         (lambda ledger: ledger._pods.clear(), "users of vendor.com/gpu"),
     ],
 )
-def test_self_check_finds_a_wrong_index(spoil, text):
+def test_self_check_detects_a_wrong_index(spoil, text):
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "b"))
     used(ledger)
@@ -202,7 +202,7 @@ def test_self_check_finds_a_wrong_index(spoil, text):
         ledger.self_check()
 
 
-def test_self_check_misses_a_draft_nobody_told_it_of():
+def test_self_check_detects_a_missing_draft():
     ledger = Ledger()
     drafted(ledger, POD, "a")
     with pytest.raises(InternalError, match="users"):
@@ -219,7 +219,7 @@ ACTIONS = st.tuples(
 
 
 @given(st.lists(ACTIONS, max_size=25))
-def test_indexes_always_agree_with_a_recount(actions):
+def test_random_operations_keep_the_indexes_right(actions):
     # After any sequence of writes self_check passes, and the set in use is exactly the union
     # of what entries and open drafts name. What was asked before stays what it was.
     ledger = Ledger()
@@ -265,7 +265,7 @@ def test_indexes_always_agree_with_a_recount(actions):
 
 
 @pytest.mark.parametrize("change", ["restore", "commit", "withdraw", "retract", "release"])
-def test_what_a_pod_held_stays_what_it_was(change):
+def test_returned_entries_do_not_change(change):
     ledger = Ledger()
     draft = drafted(ledger, POD, "a")
     ledger.commit(draft)

@@ -42,7 +42,7 @@ class TopologyConfigError(RequestError):
 
 
 class PolicyName(StrEnum):
-    """``--topology-manager-policy``."""
+    """``topologyManagerPolicy`` of the kubelet configuration."""
 
     NONE = "none"
     BEST_EFFORT = "best-effort"
@@ -51,7 +51,8 @@ class PolicyName(StrEnum):
 
 
 class ScopeName(StrEnum):
-    """``--topology-manager-scope``: what is aligned to one set of nodes."""
+    """``topologyManagerScope`` of the kubelet configuration: what is aligned to one set of
+    nodes."""
 
     CONTAINER = "container"
     POD = "pod"
@@ -59,7 +60,7 @@ class ScopeName(StrEnum):
 
 @attrs.frozen
 class PolicyOptions:
-    """``--topology-manager-policy-options``.
+    """``topologyManagerPolicyOptions`` of the kubelet configuration.
 
     ``prefer_closest``: among sets of the same size, use the closest nodes. Default: False.
     ``max_numa_nodes``: machines with more nodes are rejected. Default and minimum: 8.

@@ -99,7 +99,7 @@ container main
 """
 
 
-def test_an_aligned_admission() -> None:
+def test_explanation_of_an_aligned_admission() -> None:
     policy = configure(TWO, "restricted")
     gpus = resource(GPU, 2, "0011bB-", in_use=0b0000001, chosen=0b0001100)
     hints: dict[str, Hints | None] = {GPU: SECOND, NIC: None, "cpu": (Hint(1, True), Hint(2, True))}
@@ -107,7 +107,7 @@ def test_an_aligned_admission() -> None:
     assert render(AdmissionExplanation(POD, policy, (step,))) == ALIGNED
 
 
-def test_a_rejection_says_what_does_not_meet() -> None:
+def test_explanation_of_resources_without_common_nodes() -> None:
     policy = configure(TWO, "restricted", "pod")
     nics = resource(NIC, 1, "0" * 70 + "1" * 70, in_use=(1 << 72) - 1)
     merge = explain_merge(policy, [{GPU: FIRST, NIC: SECOND}])
@@ -123,7 +123,7 @@ def test_a_rejection_says_what_does_not_meet() -> None:
     assert render(rejected) == REJECTED
 
 
-def test_a_failed_allocation_shows_its_error() -> None:
+def test_explanation_of_a_failed_allocation() -> None:
     failed = AdmissionExplanation(
         POD,
         configure(TWO),
@@ -179,12 +179,12 @@ SPREAD = (
         ("none", {}, "no alignment"),
     ],
 )
-def test_the_sentence(policy: str, hints: dict[str, Hints | None], text: str) -> None:
+def test_sentence_about_a_merge(policy: str, hints: dict[str, Hints | None], text: str) -> None:
     merge = explain_merge(configure(TWO, policy), [hints])
     assert sentence(merge, [resource(GPU, 3, "01-")]) == f"{policy}: {text}"
 
 
-def test_many_hints_are_cut_short() -> None:
+def test_long_lists_of_hints_are_shortened() -> None:
     eight = NumaTopology.of(range(8))
     hints = (*(Hint(1 << node, True) for node in range(8)), Hint(3, False), Hint(5, False))
     policy = configure(eight, "restricted")
@@ -200,7 +200,7 @@ def test_free_devices_are_counted_per_node() -> None:
     assert gpus.free_per_node(NumaTopology.of([1])) == {1: 2, None: 2}
 
 
-def test_a_merge_as_data() -> None:
+def test_merge_as_data() -> None:
     policy = configure(TWO, "best-effort")
     apart = explain_merge(policy, [{GPU: (Hint(1, True),), NIC: (Hint(2, True),), "cpu": None}])
     step = StepExplanation("main", (), apart)
@@ -226,14 +226,14 @@ def test_a_merge_as_data() -> None:
 @pytest.mark.parametrize(
     ("devices", "drawn"), [(64, "[*" + "." * 63 + "] 64 of 64"), (65, "[. 64 * 1] 65 of 65")]
 )
-def test_more_devices_of_one_node_than_fit_into_a_line_are_counted(devices, drawn) -> None:
+def test_many_devices_of_a_node_are_counted_instead_of_drawn(devices, drawn) -> None:
     gpus = resource(GPU, 1, "0" * devices, chosen=1)
     step = StepExplanation("main", (gpus,))
     text = render(AdmissionExplanation(POD, configure(TWO, "none"), (step,)))
     assert f"    node 0 {drawn} free\n" in text
 
 
-def test_as_many_candidates_as_fit_into_a_line_are_kept() -> None:
+def test_few_candidates_are_listed() -> None:
     policy = configure(NumaTopology.of([0, 1, 2]), "best-effort")
     wide = tuple(Hint(mask, False) for mask in range(1, 8))
     merge = explain_merge(policy, [{GPU: wide}])
@@ -248,7 +248,9 @@ HINTS = st.one_of(st.none(), st.lists(st.builds(Hint, MASKS, st.booleans()), max
     st.sampled_from(["best-effort", "restricted", "single-numa-node"]),
     st.dictionaries(st.sampled_from([GPU, NIC, "cpu"]), HINTS),
 )
-def test_whatever_is_not_preferred_has_a_fault(name: str, hints: dict[str, Hints | None]) -> None:
+def test_every_result_that_is_not_preferred_has_a_fault(
+    name: str, hints: dict[str, Hints | None]
+) -> None:
     policy = configure(TWO, name)
     merge = explain_merge(policy, [hints])
     assert (merge.affinity, merge.admitted) == policy.merge([hints])

@@ -34,7 +34,7 @@ def memory(gib: int, *nodes: int) -> MemoryBlock:
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_everything_is_on_the_devices_node(policy: str, scope: str) -> None:
+def test_cpus_and_memory_are_on_the_devices_node(policy: str, scope: str) -> None:
     node = aligned_node(policy, topology_scope=scope)
     node.plugin(rows("11"))
     admission = node.admit(pod("p", guaranteed(cpus=2, gib=3, gpu=1)))
@@ -52,7 +52,7 @@ def test_without_a_policy_nothing_is_aligned() -> None:
 
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
 @pytest.mark.parametrize("wish", [{"cpus": 3}, {"gib": 3}])
-def test_cpus_or_memory_may_reject_the_alignment(policy: str, wish: dict[str, int]) -> None:
+def test_cpus_or_memory_can_prevent_alignment(policy: str, wish: dict[str, int]) -> None:
     node = aligned_node(policy)
     node.plugin(rows("111"))
     assert node.admit(pod("p", guaranteed(cpus=2, gib=2, gpu=1))).admitted
@@ -68,7 +68,7 @@ def test_cpus_or_memory_may_reject_the_alignment(policy: str, wish: dict[str, in
     ("policy", "affinity"),
     [("best-effort", (0, 1)), ("restricted", (0, 1)), ("single-numa-node", None)],
 )
-def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -> None:
+def test_request_larger_than_a_numa_node(policy: str, affinity: tuple[int, ...] | None) -> None:
     node = aligned_node(policy)
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(cpus=6, gib=6, gpu=2)))
@@ -79,7 +79,7 @@ def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -
     assert node.share("p") == CpusAndMemory(tuple(range(6)), (memory(6, 0, 1),))
 
 
-def test_memory_that_fits_nowhere_is_rejected_by_its_allocation() -> None:
+def test_memory_that_fits_nowhere_is_rejected_at_allocation() -> None:
     node = aligned_node("single-numa-node")
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(gib=9, gpu=1)))
@@ -96,7 +96,7 @@ def test_cpus_that_fit_nowhere_are_rejected_by_the_policy() -> None:
     assert node.admit(pod("p", guaranteed(cpus=9))).reason == REJECTED
 
 
-def test_pods_that_are_not_guaranteed_get_no_cpus_of_their_own() -> None:
+def test_burstable_pods_get_no_exclusive_cpus() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(gpu=1), container("other"))).admitted
@@ -139,7 +139,7 @@ def disk_full(node: Node) -> Pod:
     ],
 )
 @pytest.mark.parametrize("policy", ["none", "restricted"])
-def test_a_rejected_pod_gives_everything_back(rejected: Callable[[Node], Pod], policy: str) -> None:
+def test_rejected_pod_frees_cpus_and_memory(rejected: Callable[[Node], Pod], policy: str) -> None:
     node = aligned_node(policy)
     node.plugin(rows("01"))
     assert node.admit(pod("other", guaranteed())).admitted
@@ -151,7 +151,7 @@ def test_a_rejected_pod_gives_everything_back(rejected: Callable[[Node], Pod], p
     node.manager.self_check()
 
 
-def test_a_pod_that_ends_gives_everything_back() -> None:
+def test_ended_pod_frees_cpus_and_memory() -> None:
     node = aligned_node()
     before = node.manager.providers()
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4))).admitted
@@ -160,7 +160,7 @@ def test_a_pod_that_ends_gives_everything_back() -> None:
     assert node.manager.providers() == before
 
 
-def test_while_a_pod_waits_for_its_plugin_its_share_is_taken() -> None:
+def test_waiting_pod_keeps_cpus_and_memory() -> None:
     node = aligned_node("none")
     gpu = node.plugin(rows("01"))
     inner: list[bool] = []
@@ -182,7 +182,7 @@ def test_while_a_pod_waits_for_its_plugin_its_share_is_taken() -> None:
 
 @pytest.mark.parametrize("reboot", [False, True])
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_a_pod_keeps_its_share_over(reboot: bool, scope: str) -> None:
+def test_cpus_and_memory_survive(reboot: bool, scope: str) -> None:
     node = aligned_node(topology_scope=scope)
     node.plugin(rows("0111"))
     spec = pod("p", guaranteed(cpus=2, gib=2, gpu=2))
@@ -201,7 +201,7 @@ def test_a_pod_keeps_its_share_over(reboot: bool, scope: str) -> None:
     assert node.manager.providers() == cpus_and_memory()
 
 
-def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() -> None:
+def test_pod_rejected_after_a_reboot_frees_cpus_and_memory() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4, gpu=2)), start=True).admitted
@@ -214,7 +214,7 @@ def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() 
     assert node.share("p") == CpusAndMemory()
 
 
-def test_what_starts_late_changes_nothing_about_the_share() -> None:
+def test_late_allocation_does_not_change_cpus_and_memory() -> None:
     node = aligned_node("best-effort")
     assert node.admit(pod("p", guaranteed(cpus=2, gpu=1)), start=True).admitted
     share = node.share("p")
@@ -257,7 +257,7 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
         ("1.37", "pod", True, True),
     ],
 )
-def test_p16_what_a_client_is_told(
+def test_p16_cpus_and_memory_in_podresources(
     make_mock_kubelet: MockKubeletFactory,
     version: str,
     scope: str,
@@ -304,7 +304,7 @@ def test_p16_what_a_client_is_told(
 
 
 @pytest.mark.parametrize("reboot", [False, True])
-def test_a_client_is_told_the_same_after_a_restart(
+def test_podresources_are_the_same_after_a_restart(
     make_mock_kubelet: MockKubeletFactory, reboot: bool
 ) -> None:
     kubelet = kubelet_with(make_mock_kubelet, topology_policy="restricted")

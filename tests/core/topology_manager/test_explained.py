@@ -107,7 +107,7 @@ legend: . free, # in use, x unhealthy, * chosen
 """
 
 
-def test_an_aligned_admission() -> None:
+def test_explanation_of_an_aligned_admission() -> None:
     node = Node(topology_policy="single-numa-node", providers=cpus_and_memory())
     node.plugin(rows("-"), NIC, "nic.sock")
     gpu = node.plugin(rows("00001111", d7="Unhealthy"))
@@ -120,7 +120,7 @@ def test_an_aligned_admission() -> None:
     assert gpu.calls[-1].device_ids == ("d4", "d5")
 
 
-def test_a_rejection_shows_what_earlier_containers_would_have_got() -> None:
+def test_explanation_shows_devices_chosen_before_the_rejection() -> None:
     node = Node(topology_policy="restricted")
     node.plugin(rows("0011"))
     node.plugin(rows("11"), NIC, "nic.sock")
@@ -134,7 +134,7 @@ def test_a_rejection_shows_what_earlier_containers_would_have_got() -> None:
     assert explanation.steps[1].unknown == {ResourceName("vendor.com/fpga"): 1}
 
 
-def test_a_rejection_in_pod_scope_names_what_does_not_meet() -> None:
+def test_explanation_of_a_rejection_in_pod_scope() -> None:
     node = Node(topology_policy="single-numa-node", topology_scope="pod")
     node.plugin(rows("0"))
     node.plugin(rows("1", "n"), NIC, "nic.sock")
@@ -142,7 +142,7 @@ def test_a_rejection_in_pod_scope_names_what_does_not_meet() -> None:
     assert rejected.explain() == NOT_TOGETHER
 
 
-def test_a_failed_allocation() -> None:
+def test_explanation_of_a_failed_allocation() -> None:
     node = Node()
     node.plugin(rows("---"))
     node.plugin(rows("-"), NIC, "nic.sock", allocate_error=RpcError("Unknown", "on fire"))
@@ -150,7 +150,7 @@ def test_a_failed_allocation() -> None:
     assert node.admit(spec).explain() == FAILED
 
 
-def test_what_a_pod_has_already_is_what_it_is_given() -> None:
+def test_allocated_devices_count_as_chosen() -> None:
     node = Node()
     node.plugin(rows("--"))
     spec = pod("p", container("x", gpu=1), container("y", gpu=1))
@@ -164,7 +164,7 @@ def test_what_a_pod_has_already_is_what_it_is_given() -> None:
     assert "".join(lines) == text
 
 
-def test_a_rejection_before_anything_was_looked_at() -> None:
+def test_rejection_before_any_step() -> None:
     node = Node(strict=True)
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.explanation is None
@@ -174,7 +174,7 @@ def test_a_rejection_before_anything_was_looked_at() -> None:
     )
 
 
-def test_the_node_check_is_explained_too() -> None:
+def test_explanation_of_the_node_check() -> None:
     node = Node(node_allocatable={ResourceName("pods"): 0})
     node.plugin(rows("-"))
     text = node.admit(pod("p", gpu=1)).explain()
@@ -191,7 +191,7 @@ ON_NODE_1 = (
 )
 
 
-def test_a_device_on_a_node_that_the_machine_lacks() -> None:
+def test_device_on_a_missing_numa_node() -> None:
     """Rejected as the kubelet would, and the cause is named: in an event and here."""
     node = Node(numa=NumaTopology.of([0]), topology_policy="single-numa-node")
     node.plugin(rows("11"))
@@ -202,7 +202,7 @@ def test_a_device_on_a_node_that_the_machine_lacks() -> None:
     assert f"  {ON_NODE_1}\n" in admission.explain()
 
 
-def test_without_numa_there_are_as_many_nodes_as_the_devices_need() -> None:
+def test_without_numa_the_topology_follows_the_devices() -> None:
     node = Node(numa=None, topology_policy="single-numa-node")
     node.plugin(rows("011"))
     admission = node.admit(pod("train", gpu=2))
@@ -229,7 +229,7 @@ def test_without_numa_there_are_as_many_nodes_as_the_devices_need() -> None:
         ({"topology_policy": "none"}, 64),
     ],
 )
-def test_no_more_nodes_than_the_kubelet_would_start_with(settings, nodes) -> None:
+def test_grown_topology_stays_within_the_kubelets_limits(settings, nodes) -> None:
     node = Node(numa=None, **settings)
     node.plugin([device("d0", nodes - 1), device("d1", nodes)])
     assert len(node.manager.policy.topology.nodes) == nodes
@@ -237,7 +237,7 @@ def test_no_more_nodes_than_the_kubelet_would_start_with(settings, nodes) -> Non
     assert f"NUMA node {nodes}, which this machine does not have" in event.message
 
 
-def test_the_holders_are_those_of_the_decision_by_name() -> None:
+def test_holders_are_those_at_the_time_of_the_decision() -> None:
     """Not those that came later, and none that hold nothing of what was asked for."""
     node = Node()
     node.plugin(rows("--"))
@@ -260,7 +260,7 @@ def test_the_holders_are_those_of_the_decision_by_name() -> None:
             node.terminate("first")  # what has been told stays so
 
 
-def test_of_many_holders_the_first_are_named() -> None:
+def test_long_lists_of_holders_are_shortened() -> None:
     node = Node()
     node.plugin(rows("-" * 60))
     for number in range(60):

@@ -97,7 +97,7 @@ def steps(explanation: AdmissionExplanation) -> Iterator[StepExplanation]:
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists)
-def test_an_explanation_says_what_happened(
+def test_explanation_agrees_with_the_admission(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
     node = node_with(inventory, **world)
@@ -153,7 +153,7 @@ def assert_names_a_fault(explanation: AdmissionExplanation, admission: Admission
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists)
-def test_an_explanation_stays_what_it_was(
+def test_explanation_does_not_change_later(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
     # It is built when somebody asks, which may be long after.
@@ -169,7 +169,7 @@ def test_an_explanation_stays_what_it_was(
 
 
 @given(worlds, inventories(), pod_lists)
-def test_what_is_preferred_is_truly_aligned(
+def test_preferred_result_is_aligned(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
     node = node_with(inventory, **world)
@@ -214,7 +214,7 @@ def test_what_is_preferred_is_truly_aligned(
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists, st.randoms(use_true_random=False))
-def test_the_order_of_devices_and_resources_does_not_matter(
+def test_order_of_devices_and_resources_does_not_matter(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...], random: Any
 ) -> None:
     def shuffled(amounts: Mapping[ResourceName, int]) -> dict[ResourceName, int]:
@@ -244,7 +244,7 @@ def test_the_order_of_devices_and_resources_does_not_matter(
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists, st.booleans())
-def test_a_restart_changes_nothing_for_running_pods(
+def test_restart_does_not_change_running_pods(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...], reboot: bool
 ) -> None:
     # With every plugin back before the pods are admitted again, and no init containers,
