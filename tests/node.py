@@ -13,7 +13,7 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
-from devicemanager.core.providers.provider import Held
+from devicemanager.core.providers.provider import CpusAndMemory
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import ManualClock
@@ -130,9 +130,9 @@ class Node:
             for name, by_resource in held.items()
         }
 
-    def share(self, uid: str, container: str = "app") -> Held:
+    def share(self, uid: str, container: str = "app") -> CpusAndMemory:
         """Return a container's CPUs and memory."""
-        return self.manager.state.hint_providers.held(PodUid(uid), ContainerName(container))
+        return self.manager.state.hint_providers.allocated(PodUid(uid), ContainerName(container))
 
     def source(self) -> PodSource:
         """Return a PodResources source of the node."""

@@ -48,9 +48,7 @@ def test_every_public_name_can_be_imported(name):
 
 
 NOT_YET_PUBLIC = {
-    "internals of the kubelet, not for users": {"Behaviour", "TopologyPolicy"},
     "PodInfo takes its place": {"PodRecord"},
-    "explanations are text for users so far": {"AdmissionExplanation"},
     "devicemanager.claims": {
         "ClaimManager",
         "ConfigObject",
@@ -74,7 +72,6 @@ NOT_YET_PUBLIC = {
         "NodeInfo",
         "NodeKubelet",
         "Play",
-        "Pressure",
         "Shard",
         "ShardClaims",
         "Shared",
@@ -83,7 +80,6 @@ NOT_YET_PUBLIC = {
     "devicemanager.conformance": {"CheckRun", "Line", "Stages"},
     "devicemanager.control": {"Node", "Opened", "RemoteAdmission", "TcpAddress"},
     "devicemanager.plugin": {"DeviceList", "ResourceStatus", "Service", "SignalWait", "Streams"},
-    "podresources": {"Method", "Profile"},
 }
 """Types in public signatures that are not public, by the package that should make them so, or by
 the reason why not. This list can only shrink."""

@@ -115,12 +115,12 @@ type Clock struct {
 	Time float64 `json:"time"`
 }
 
-// Conflict: One key for which two sources, or one twice, want different values.
+// Conflict: One key with two different values, from two sources or from the same one.
 //
-// `kind` names the setting: `env`, `mount`, `mount access`, `device`,
-// `device permissions`, `annotation`, `network interface`. `kept_by` and
-// `dropped_by` are resource names here; a shell may list other sources, such as a CDI
-// device. The value of `kept_by` is used.
+// `kind` is the setting: `env`, `mount`, `mount access`, `device`,
+// `device permissions`, `annotation` or `network interface`. `kept_by` and
+// `dropped_by` are resource names, or other sources such as a CDI device. The value of
+// `kept_by` is used.
 type Conflict struct {
 	Kind         string `json:"kind"`
 	Key          string `json:"key"`
@@ -148,10 +148,10 @@ type ContainerOutcome struct {
 	StartError *string `json:"start_error"`
 }
 
-// ContainerSettings: What one Allocate response says for one container, in the plugin's order.
+// ContainerSettings: One ContainerAllocateResponse, in the plugin's order.
 //
 // `filesystem_devices`, `network_interfaces` and `pci_devices` come from typed
-// devices, which a plugin may send besides the classic fields.
+// devices, which a plugin can send in addition to the other fields.
 type ContainerSettings struct {
 	Envs              map[string]string  `json:"envs,omitempty"`
 	Mounts            []Mount            `json:"mounts,omitempty"`
@@ -199,9 +199,9 @@ type DeviceList struct {
 	Items  []DeviceStatus `json:"items"`
 }
 
-// DeviceSpec: A device node shown in the container.
+// DeviceSpec: A device node in the container.
 //
-// `permissions` is the plugin's text: letters from r (read), w (write), m (mknod).
+// `permissions` is the plugin's text, made of the letters r (read), w (write), m (mknod).
 type DeviceSpec struct {
 	ContainerPath string  `json:"container_path"`
 	HostPath      string  `json:"host_path"`
@@ -317,7 +317,7 @@ type GetPreferred struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Health: `ResourceHealthStatus` of the Kubernetes API.
+// Health: Health of a device, as `ResourceHealthStatus` in the Kubernetes API.
 type Health string
 
 // Mark: A moment among the events and calls of a kubelet, for `since=`.
@@ -326,16 +326,16 @@ type Mark struct {
 	Call  int64 `json:"call"`
 }
 
-// Mount: A host directory or file shown in the container.
+// Mount: A host directory or file mounted into the container.
 type Mount struct {
 	ContainerPath string `json:"container_path"`
 	HostPath      string `json:"host_path"`
 	ReadOnly      *bool  `json:"read_only,omitempty"`
 }
 
-// NetworkInterface: A network interface that moves into the container's network namespace.
+// NetworkInterface: A network interface that is moved into the container's network namespace.
 //
-// `net_ns` is the path of the namespace it is found in; empty is the host's own.
+// `net_ns` is the path of its present namespace; empty for the host's namespace.
 type NetworkInterface struct {
 	HostName      string  `json:"host_name"`
 	ContainerName string  `json:"container_name"`
@@ -372,9 +372,9 @@ type NodeStatus struct {
 	Allocatable map[string]int64 `json:"allocatable"`
 }
 
-// PciDevice: A PCI device named by its ids, four hexadecimal digits each.
+// PciDevice: A PCI device, identified by vendor and product id of four hexadecimal digits each.
 //
-// `addresses` (`0000:3b:00.0`) are empty until the ids were resolved on a host.
+// `addresses` (`0000:3b:00.0`) are empty until the ids are resolved on a host.
 type PciDevice struct {
 	VendorID  string   `json:"vendor_id"`
 	ProductID string   `json:"product_id"`
@@ -408,7 +408,7 @@ type PluginList struct {
 	Items  []PluginStatus `json:"items"`
 }
 
-// PluginOptions: DevicePluginOptions, from GetDevicePluginOptions alone.
+// PluginOptions: DevicePluginOptions, as returned by GetDevicePluginOptions.
 type PluginOptions struct {
 	PreStartRequired                *bool `json:"pre_start_required,omitempty"`
 	GetPreferredAllocationAvailable *bool `json:"get_preferred_allocation_available,omitempty"`
@@ -517,7 +517,7 @@ type Resource struct {
 	Allocatable int64 `json:"allocatable"`
 }
 
-// ResourceHealth: One held device.
+// ResourceHealth: The health of one allocated device.
 type ResourceHealth struct {
 	ResourceID string `json:"resource_id"`
 	Health     Health `json:"health"`
@@ -529,7 +529,7 @@ type ResourceList struct {
 	Items  []Resource `json:"items"`
 }
 
-// ResourceStatus: One resource of a container, its devices sorted by id.
+// ResourceStatus: One resource of a container; the devices are sorted by id.
 type ResourceStatus struct {
 	Name      string           `json:"name"`
 	Resources []ResourceHealth `json:"resources"`
@@ -544,7 +544,7 @@ type ResourceWait struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// RestartPolicy: `spec.restartPolicy`: which containers the kubelet starts again when they end.
+// RestartPolicy: `spec.restartPolicy`: which containers the kubelet restarts.
 type RestartPolicy string
 
 // RpcStatus: The status with which a plugin answered a call, or that stands for no answer.
@@ -554,11 +554,11 @@ type RpcStatus struct {
 	Message string `json:"message"`
 }
 
-// RunOptions: The settings of all of a container's resources, joined (`DeviceRunContainerOptions`).
+// RunOptions: Merged settings of all resources of a container (`DeviceRunContainerOptions`, v1.32).
 //
-// Sorted by name or container path, so that equal input gives equal output; CDI names
-// keep the order in which they are asked for, since a runtime applies them in it.
-// Typed filesystem devices stand among `devices`.
+// Sorted by name or container path, so that equal input gives equal output. CDI names of one
+// resource keep the plugin's order, because a runtime applies them in that order. Typed
+// filesystem devices are part of `devices`.
 type RunOptions struct {
 	Envs              map[string]string  `json:"envs,omitempty"`
 	Mounts            []Mount            `json:"mounts,omitempty"`
@@ -570,7 +570,7 @@ type RunOptions struct {
 	Conflicts         []Conflict         `json:"conflicts,omitempty"`
 }
 
-// Running: A container that runs.
+// Running: A running container.
 type Running struct {
 	StartedAt *float64 `json:"started_at,omitempty"`
 }
@@ -583,7 +583,7 @@ type SetFault struct {
 	Options map[string]any `json:"options,omitempty"`
 }
 
-// Terminated: A container that has ended.
+// Terminated: A container that has exited.
 type Terminated struct {
 	ExitCode   int64    `json:"exit_code"`
 	Reason     string   `json:"reason"`
@@ -591,7 +591,7 @@ type Terminated struct {
 	FinishedAt *float64 `json:"finished_at,omitempty"`
 }
 
-// Waiting: A container that does not run yet, or not again yet.
+// Waiting: A container that is not running but will be started.
 type Waiting struct {
 	Reason  string  `json:"reason"`
 	Message *string `json:"message,omitempty"`

@@ -29,7 +29,7 @@ from devicemanager.core.topology import (
 from devicemanager.core.versions.behaviour import Behaviour, resolve
 from devicemanager.core.versions.quirks import QUIRKS as _ALL
 from devicemanager.core.versions.quirks import REFERENCE, check_quirks, quirks_of
-from devicemanager.core.versions.values import MergeRule
+from devicemanager.core.versions.table import MergeRule
 from devicemanager.core.versions.version import VERIFIED, KubeletVersion
 
 if TYPE_CHECKING:

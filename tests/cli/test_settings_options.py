@@ -74,7 +74,7 @@ def test_every_level_of_durability_has_a_flag() -> None:
 def test_nodes_follow_the_devices_unless_given() -> None:
     assert settings_options.settings_from(parsed(), {2}).numa.nodes == (0, 1, 2)
     assert settings_options.settings_from(parsed("--numa", "1"), {2}).numa.nodes == (1,)
-    with pytest.raises(NumaTopologyError, match="node id 100 is outside 0 to 63"):
+    with pytest.raises(NumaTopologyError, match="invalid NUMA node id 100: use 0 to 63"):
         settings_options.settings_from(parsed(), {100})
 
 

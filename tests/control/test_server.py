@@ -145,7 +145,7 @@ def test_other_hosts_are_let_in_only_when_that_is_said(mock_kubelet):
 
 
 def test_one_server_for_each_kubelet(mock_kubelet, server, make_mock_kubelet):
-    with pytest.raises(StartError, match="another server answers on"):
+    with pytest.raises(StartError, match="another server is listening on"):
         ControlServer(mock_kubelet).start()
     assert MockKubeletClient(mock_kubelet.root).is_serving
     other = make_mock_kubelet()

@@ -9,8 +9,7 @@ from devicemanager.cluster.client.protocol import JsonObject
 from devicemanager.cluster.nodecontext import NodeContext
 from devicemanager.cluster.nodes.runtimestate import RuntimeState
 from devicemanager.core.node import NodeStatus
-from devicemanager.core.nodestatus.amounts import node_amounts
-from devicemanager.core.nodestatus.changes import digest, node_patch
+from devicemanager.core.nodestatus.amounts import digest, node_amounts, node_patch
 from devicemanager.core.nodestatus.conditions import NodeCondition, node_conditions
 from devicemanager.objects.status.node import node_status_object
 

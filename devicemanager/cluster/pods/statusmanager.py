@@ -14,7 +14,7 @@ from devicemanager.cluster.pods.manager import PodManager
 from devicemanager.cluster.pods.state import PodState, Stage
 from devicemanager.cluster.pods.writer import PodWriter
 from devicemanager.core.errors import RequestError
-from devicemanager.core.podstatus.merge import is_told
+from devicemanager.core.podstatus.merge import is_reported
 
 __all__ = ["StatusManager"]
 
@@ -83,7 +83,7 @@ class StatusManager:
         if not pod.is_ours(object_):
             return
         ours = self._writer.status(pod)
-        if ours is not None and not is_told(object_.get("status") or {}, ours):
+        if ours is not None and not is_reported(object_.get("status") or {}, ours):
             self._reconcile_later(pod)
 
     def _reconcile_later(self, pod: PodState) -> None:

@@ -123,7 +123,7 @@ class Admissions:
                 state.ledger.commit(draft)
             # CPUs and memory change what PodResources shows although the ledger has no entry for
             # them.
-            if draft or allocation.took:
+            if draft or allocation.used_providers:
                 state.note_pod(pod.uid)
             state.pods.set_affinities(pod.uid, allocation.affinities)
         # A pod without devices needs no write. Most pods of a node have none.
@@ -146,7 +146,7 @@ class Admissions:
         self._report(pod, draft)
 
     def _report(self, pod: Pod, draft: Draft) -> None:
-        for container, by_resource in draft.holdings.items():
+        for container, by_resource in draft.allocated.items():
             for resource, holding in by_resource.items():
                 devices = sorted(holding.ids)
                 self._events.publish(

@@ -8,9 +8,9 @@ from typing import Protocol, TypeAlias
 import checkpoint
 from checkpoint import PodDevicesEntry, RegisteredDevices
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.ledger import Entry, Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, Entry, Ledger
 
-Holdings: TypeAlias = Mapping[ContainerName, Mapping[ResourceName, Holding]]
+Holdings: TypeAlias = Mapping[ContainerName, Mapping[ResourceName, AllocatedDevices]]
 """Allocated devices of a pod, by container and resource."""
 
 
@@ -95,5 +95,5 @@ def _ledger_entry(entry: PodDevicesEntry) -> Entry:
         PodUid(entry.pod_uid),
         ContainerName(entry.container_name),
         ResourceName(entry.resource_name),
-        Holding(devices, entry.alloc_resp),
+        AllocatedDevices(devices, entry.alloc_resp),
     )

@@ -44,7 +44,7 @@ from devicemanager.core.allocation.selection import Pick
 from devicemanager.core.errors import AllocationError, EndpointError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.rejection import Rejected
@@ -120,7 +120,7 @@ class DeviceManager:
             self.health_updates,
             self.write,
             self._grace_period.watch,
-            self._hints.make_room,
+            self._hints.ensure_nodes,
             self.settings.quirks,
         )
         self._host_devices = HostDeviceAssignment(self.state, self.settings.sysfs)
@@ -304,7 +304,7 @@ class DeviceManager:
 
     # -- reading ---------------------------------------------------------------------
 
-    def holdings(self, pod: PodUid) -> PodHoldings:
+    def holdings(self, pod: PodUid) -> AllocatedByContainer:
         """Return the pod's allocated devices, by container and resource."""
         with self.state.lock:
             return self.state.ledger.pod(pod)
@@ -327,7 +327,7 @@ class DeviceManager:
     def is_known(self, resource: ResourceName) -> bool:
         """True if a plugin registered the resource, or a device of it is allocated."""
         with self.state.lock:
-            return resource in self.state.endpoints or self.state.ledger.is_held(resource)
+            return resource in self.state.endpoints or self.state.ledger.is_in_use(resource)
 
     def capacity(self) -> Capacity:
         """Count the devices. Unlike the kubelet's, this expires no resource; see ``expire``."""

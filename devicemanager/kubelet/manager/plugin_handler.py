@@ -31,7 +31,7 @@ import attrs
 
 from devicemanager.core import messages
 from devicemanager.core.api.deviceplugin import HEALTHY
-from devicemanager.core.endpoints import Departure, PluginOptions
+from devicemanager.core.endpoints import Disconnection, PluginOptions
 from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import (
@@ -266,7 +266,7 @@ class ClientHandler:
 
     def _resource_of(self, endpoint: EndpointId) -> ResourceName | None:
         with self._state.lock:
-            resource = self._state.endpoints.heard(endpoint)
+            resource = self._state.endpoints.resource_of(endpoint)
         return None if self._closed else resource
 
     def is_connected(self, resource: ResourceName, name: str) -> bool:
@@ -278,13 +278,13 @@ class ClientHandler:
         connected = self._state.endpoints.connected()
         return any(each.resource == resource and each.name == name for each in connected)
 
-    def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Departure | None:
+    def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Disconnection | None:
         """Handle the late end of a replaced registration: no effect, except with Q1.
 
         With Q1 it disconnects the plugin that replaced it.
         """
         endpoints = self._state.endpoints
-        resource = endpoints.replaced(endpoint)
+        resource = endpoints.pop_replaced(endpoint)
         if resource is None or "Q1" not in self._quirks:
             return None
         current = endpoints.serving(resource)
@@ -342,12 +342,12 @@ class ClientHandler:
     ) -> dict[PodUid, set[DeviceId]]:
         ledger = self._state.ledger
         if "Q8" not in self._quirks:
-            return ledger.holders_of(resource, touched)
+            return ledger.pods_using(resource, touched)
         # Q8: the kubelet compares ids without the resource, so a device of another resource with
         # the same id counts, too.
         held: dict[PodUid, set[DeviceId]] = {}
         for name, _ in ledger.resources():
-            for pod, ids in ledger.holders_of(name, touched).items():
+            for pod, ids in ledger.pods_using(name, touched).items():
                 held.setdefault(pod, set()).update(ids)
         return held
 

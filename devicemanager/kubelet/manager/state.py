@@ -33,11 +33,10 @@ from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import EMPTY
-from devicemanager.core.ledger import Holding, Ledger
-from devicemanager.core.messages import HELD_ALREADY
+from devicemanager.core.ledger import AllocatedDevices, Ledger
+from devicemanager.core.messages import ALREADY_IN_USE
 from devicemanager.core.node import Node
-from devicemanager.core.providers.provider import HintProvider
-from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.providers.provider import HintProvider, HintProviders
 from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.kubelet.manager.checkpointing import Document, TextDocument, restore
 from devicemanager.kubelet.settings import Settings
@@ -196,7 +195,7 @@ class State:
         self.endpoints = Endpoints(
             several=behaviour.several_plugins, lists_of_all="Q24" in settings.quirks
         )
-        self.ledger = Ledger(overlooks_drafts="Q25" in settings.quirks)
+        self.ledger = Ledger(ignores_drafts="Q25" in settings.quirks)
         self.hint_providers = HintProviders(settings.providers if providers is None else providers)
         self.node = Node(
             settings.node_amounts, unknown_init_requests=behaviour.unknown_init_requests
@@ -286,9 +285,9 @@ class State:
         self.node.recount()
         if allocation.placed or is_new:
             self.node.remove(uid)
-        if allocation.took or is_new:
+        if allocation.used_providers or is_new:
             self.hint_providers.release(uid)
-        if entered or allocation.took:
+        if entered or allocation.used_providers:
             self.note_pod(uid)
         return entered
 
@@ -316,9 +315,9 @@ class State:
 
     def _holding(
         self, resource: ResourceName, ids: frozenset[DeviceId], no_topology_node: int
-    ) -> Holding:
+    ) -> AllocatedDevices:
         listed = self.endpoints.devices(resource) or EMPTY
-        return Holding(by_numa_node(listed, ids, no_topology_node), b"")
+        return AllocatedDevices(by_numa_node(listed, ids, no_topology_node), b"")
 
     def _check_free(
         self,
@@ -327,7 +326,7 @@ class State:
     ) -> None:
         mine: set[tuple[ResourceName, DeviceId]] = set()
         for _, resource, ids in entries:
-            holders = self.ledger.holders_of(resource, ids)
+            holders = self.ledger.pods_using(resource, ids)
             holders.pop(pod, None)
             # The given devices themselves can name one device for two containers.
             twice = {id_ for id_ in ids if (resource, id_) in mine}
@@ -336,7 +335,7 @@ class State:
             mine.update((resource, id_) for id_ in ids)
             for holder, held in sorted(holders.items()):
                 error = AllocationError(
-                    HELD_ALREADY.format(device=min(held), resource=resource, pod=holder)
+                    ALREADY_IN_USE.format(device=min(held), resource=resource, pod=holder)
                 )
                 raise rejected_by_allocation(error)
 

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 
 import attrs
 
-from devicemanager.core.endpoints import Endpoint
+from devicemanager.core.endpoints import EndpointInfo
 from devicemanager.core.ids import DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import NOBODY, PodHoldings
+from devicemanager.core.ledger import LEAKED, AllocatedByContainer
 from devicemanager.kubelet.manager.state import State
 
 __all__ = ["ManagerSnapshot", "Reserved", "snapshot"]
 
 Reserved = tuple[PodUid, ResourceName, frozenset[DeviceId]]
-"""Devices reserved by an admission in progress, or leaked by one (``NOBODY``, Q4)."""
+"""Devices reserved by an admission in progress, or leaked by one (``LEAKED``, Q4)."""
 
 
 @attrs.frozen(eq=False)
@@ -28,11 +28,11 @@ class ManagerSnapshot:
 
     lists: Mapping[ResourceName, DeviceList]
     """The current list of each known resource, sorted by name."""
-    serving: Mapping[ResourceName, Endpoint]
+    serving: Mapping[ResourceName, EndpointInfo]
     """The registration that Allocate is sent to; a stopped one if none is connected."""
-    connected: tuple[Endpoint, ...]
+    connected: tuple[EndpointInfo, ...]
     """Every connected registration, oldest first."""
-    held: Mapping[PodUid, PodHoldings]
+    held: Mapping[PodUid, AllocatedByContainer]
     """Allocated devices."""
     reserved: tuple[Reserved, ...]
 
@@ -51,7 +51,7 @@ def snapshot(state: State) -> ManagerSnapshot:
         for resource, reservations in each.draft.reserved.items()
         for ids in reservations
     ]
-    leaked = [(NOBODY, resource, ids) for resource, ids in state.ledger.leaked()]
+    leaked = [(LEAKED, resource, ids) for resource, ids in state.ledger.leaked()]
     return ManagerSnapshot(
         lists,
         {name: endpoint for name, endpoint in serving.items() if endpoint is not None},

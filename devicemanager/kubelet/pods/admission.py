@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from devicemanager.core.ids import ResourceName
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.pods import Pod
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import Hint
@@ -27,7 +27,7 @@ class ContainerOutcome:
     """One container of an admitted pod."""
 
     name: str
-    holdings: Mapping[ResourceName, Holding] = attrs.field(repr=False)
+    holdings: Mapping[ResourceName, AllocatedDevices] = attrs.field(repr=False)
     affinity: tuple[int, ...] | None = None
     """NUMA nodes that it was aligned to; None for no affinity."""
     options: RunOptions | None = attrs.field(default=None, repr=False)

@@ -11,7 +11,7 @@ import attrs
 
 from devicemanager.core.api.cdi import split_name
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
-from devicemanager.core.ledger import Holding, PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer, AllocatedDevices
 from devicemanager.core.versions.behaviour import Behaviour
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _LONGEST = 63
 _PART = r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 
 
-def merged_options(held: Mapping[ResourceName, Holding]) -> RunOptions:
+def merged_options(held: Mapping[ResourceName, AllocatedDevices]) -> RunOptions:
     """Merge the settings of all resources of a container.
 
     Raises WireError if a stored response cannot be read.
@@ -51,7 +51,7 @@ class CdiRules:
         return cls(behaviour.uses_cdi, behaviour.annotates_cdi)
 
     def options(
-        self, held: Mapping[ResourceName, Holding], pod: PodUid, container: ContainerName
+        self, held: Mapping[ResourceName, AllocatedDevices], pod: PodUid, container: ContainerName
     ) -> RunOptions:
         """Merge the settings as ``merged_options`` does, then apply these rules."""
         options = merged_options(held)
@@ -67,7 +67,7 @@ class CdiRules:
         return attrs.evolve(options, annotations=annotations or options.annotations)
 
     def merging(
-        self, held: PodHoldings, pod: PodUid, container: ContainerName
+        self, held: AllocatedByContainer, pod: PodUid, container: ContainerName
     ) -> Callable[[], RunOptions] | None:
         """Return a function that calls ``options`` later; None if ``merged_options`` is enough."""
         if self.uses and not self.annotates:

@@ -29,14 +29,14 @@ from devicemanager.core import bitset
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import ContainerHoldings, PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer, AllocatedByResource
 from devicemanager.core.pods import Pod
-from devicemanager.core.providers.provider import Held
+from devicemanager.core.providers.provider import CpusAndMemory
 from devicemanager.kubelet.manager.state import State
 from devicemanager.kubelet.pods.records import PodSnapshot, by_name
 from podresources.reuse import Reuse, unequal
 
-_NO_SHARE = Held()
+_NO_SHARE = CpusAndMemory()
 _NEVER = None
 _NOT_BUILT = cast("podresources.Pod", None)
 """Placeholder for the value of a new pod until it is built."""
@@ -173,10 +173,12 @@ class PodSource:
     def _held(self, pod: Pod) -> _Held:
         """Return everything allocated to the pod; must be called with the state's lock held."""
         hint_providers = self._state.hint_providers
-        shares: dict[ContainerName, Held] = {}
-        whole = Held()
+        shares: dict[ContainerName, CpusAndMemory] = {}
+        whole = CpusAndMemory()
         if hint_providers:
-            shares = {c.name: hint_providers.held(pod.uid, c.name) for c, _ in pod.all_containers()}
+            shares = {
+                c.name: hint_providers.allocated(pod.uid, c.name) for c, _ in pod.all_containers()
+            }
             if self._shared_cpus:
                 pool = hint_providers.shared_cpus()
                 shares = {
@@ -184,7 +186,7 @@ class PodSource:
                     for name, held in shares.items()
                 }
             if self._pod_level and pod.has_resources:
-                whole = hint_providers.pod_held(pod.uid)
+                whole = hint_providers.pod_allocated(pod.uid)
         return _Held(self._state.ledger.pod(pod.uid), shares, whole)
 
     def allocatable(self) -> podresources.Allocatable:
@@ -220,9 +222,9 @@ class PodSource:
 class _Held:
     """Everything allocated to one pod: devices, and its containers' shares of CPUs and memory."""
 
-    devices: PodHoldings
-    shares: Mapping[ContainerName, Held]
-    whole: Held
+    devices: AllocatedByContainer
+    shares: Mapping[ContainerName, CpusAndMemory]
+    whole: CpusAndMemory
 
 
 def _pod(pod: Pod, held: _Held, dynamic: Dynamic, *, active: bool) -> podresources.Pod:
@@ -262,13 +264,13 @@ def _container(
     )
 
 
-def _memory(held: Held) -> tuple[podresources.ContainerMemory, ...]:
+def _memory(held: CpusAndMemory) -> tuple[podresources.ContainerMemory, ...]:
     return tuple(
         podresources.ContainerMemory(block.type, block.size, block.nodes) for block in held.memory
     )
 
 
-def _devices(held: ContainerHoldings) -> Iterable[podresources.ContainerDevices]:
+def _devices(held: AllocatedByResource) -> Iterable[podresources.ContainerDevices]:
     """Yield a container's devices, sorted by resource and id, each with all its NUMA nodes."""
     for resource in sorted(held):
         nodes: dict[DeviceId, list[int]] = {}

@@ -40,7 +40,7 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.rejection import Rejected, rejected_by_allocation
-from devicemanager.core.versions.changelog import since_when
+from devicemanager.core.versions.changelog import describe
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pods.container_lifecycle import ContainerLifecycle
@@ -281,7 +281,7 @@ class PodWorkers:
         explanation = rejected.explanation
         if explanation is not None and rejected.behaviour:
             version = self._settings.behaviour.version
-            since = since_when(rejected.behaviour, version)
+            since = describe(rejected.behaviour, version)
             explanation = attrs.evolve(explanation, since=since)
         return Admission(
             pod,
@@ -296,7 +296,7 @@ class PodWorkers:
 
     def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:
         """Return the explanation with names of pods; the core knows only their UIDs."""
-        names = {uid: self._store.title_of(uid) for uid in explanation.held}
+        names = {uid: self._store.title_of(uid) for uid in explanation.allocated}
         return attrs.evolve(explanation, name_of=names.__getitem__)
 
     def _check_known(self, pod: Pod) -> None:

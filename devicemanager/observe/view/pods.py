@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.ids import PodUid
-from devicemanager.core.ledger import ContainerHoldings, PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer, AllocatedByResource
 from devicemanager.core.pods import Container
 from devicemanager.core.podstatus.containers import ContainerStatus, Terminated, Waiting
 from devicemanager.kubelet.pods.records import PodRecord
@@ -18,7 +18,7 @@ __all__ = ["Pods"]
 Claims = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Container to claim to devices."""
 
-_Key = tuple[PodRecord, PodHoldings | None, tuple[object, ...], Claims]
+_Key = tuple[PodRecord, AllocatedByContainer | None, tuple[object, ...], Claims]
 """All that a pod's value is made of."""
 
 
@@ -33,7 +33,7 @@ class Pods:
         self._views: tuple[PodView, ...] = ()
 
     def look(
-        self, records: Sequence[PodRecord], held: Mapping[PodUid, PodHoldings]
+        self, records: Sequence[PodRecord], held: Mapping[PodUid, AllocatedByContainer]
     ) -> tuple[PodView, ...]:
         """All pods as they are now; the same tuple if none has changed."""
         before, self._known = self._known, {}
@@ -47,7 +47,7 @@ class Pods:
         self._views = reuse_unchanged(self._views, [view for _, view in self._known.values()])
         return self._views
 
-    def _key(self, record: PodRecord, holdings: PodHoldings | None) -> _Key:
+    def _key(self, record: PodRecord, holdings: AllocatedByContainer | None) -> _Key:
         pod = record.pod
         facts = (
             record.phase,
@@ -103,7 +103,7 @@ def _container(
     container: Container,
     kind: ContainerKind,
     status: ContainerStatus,
-    held: ContainerHoldings,
+    held: AllocatedByResource,
     claims: Mapping[str, tuple[str, ...]],
 ) -> ContainerView:
     state = status.state

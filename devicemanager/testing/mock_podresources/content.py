@@ -19,9 +19,15 @@ from devicemanager.testing.mock_podresources.fields import (
     whole,
 )
 from devicemanager.testing.mock_podresources.ids import SHAPES, device_ids
-from podresources.allocatable import Allocatable
-from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
-from podresources.values import Container, ContainerDevices, Pod
+from podresources.values import (
+    Allocatable,
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
 
 __all__ = ["ContentReader"]
 

@@ -170,7 +170,7 @@ def test_a_storm_of_rejections_is_explained(cluster, peer, tmp_path, capsys):
     assert said.startswith(
         f"pod {peer.name}/{one['metadata']['name']} rejected: TopologyAffinityError\n"
     )
-    assert f"=> single-numa-node: {GPU} does not fit on one node: nodes 0+1 would do" in said
+    assert f"=> single-numa-node: {GPU} does not fit on one node: it needs nodes 0+1" in said
 
 
 def processes(peer, count, nodes):

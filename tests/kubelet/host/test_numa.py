@@ -93,7 +93,7 @@ def test_json_file_has_text_keys(tmp_path: Path) -> None:
         ("cpus: {0: 1}", ": nodes: expected a list of numbers"),
         ("nodes: 0\n---\nnodes: 1", ": expected a mapping with `nodes`"),
         ("nodes: [true]", ": nodes: invalid `True`: expected a number from 0"),
-        ("nodes: [0, 0]", ": NUMA node 0 is listed twice"),
+        ("nodes: [0, 0]", ": duplicate NUMA node 0"),
         ('nodes: ["a\\nb"]', ": nodes: invalid `a b`: expected a number from 0"),
         ("nodes: 0,x", ": nodes: invalid `x`: expected a number or a range such as 0-3"),
         ("nodes: 3-1", ": nodes: invalid range `3-1`: put the lower number first"),
@@ -124,8 +124,8 @@ def test_errors_are_one_line_and_name_the_file(tmp_path: Path, content: str, fau
 
 def test_errors_of_the_flag(tmp_path: Path) -> None:
     for text, fault in [
-        ("", "--numa: no NUMA nodes: a machine has at least one"),
-        ("0,0", "--numa: NUMA node 0 is listed twice"),
+        ("", "--numa: no NUMA nodes: use at least one"),
+        ("0,0", "--numa: duplicate NUMA node 0"),
         ("5-", "--numa: invalid `5-`: expected a number or a range such as 0-3"),
         (
             "0-x",

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 import checkpoint
 from checkpoint import PodDevicesEntry
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid
-from devicemanager.core.ledger import Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, Ledger
 from devicemanager.kubelet.manager.checkpointing import pod_entries, restore
 from tests.helpers import entries
 from tests.strategies import GPU, NIC, RESOURCES
 
 names = st.sampled_from("abcdef").map(DeviceId)
 holdings = st.builds(
-    Holding,
+    AllocatedDevices,
     st.dictionaries(
         st.sampled_from([-1, 0, 1]),
         st.lists(names, unique=True, max_size=3).map(lambda ids: tuple(sorted(ids))),
@@ -57,7 +57,7 @@ def rendered(ledger: Ledger) -> bytes:
 
 
 def test_entries_follow_containers_and_are_sorted_by_resource():
-    one = Holding({0: (DeviceId("a"),)}, b"answer")
+    one = AllocatedDevices({0: (DeviceId("a"),)}, b"answer")
     rows = pod_entries(
         PodUid("p"),
         {ContainerName("z"): {NIC: one, GPU: one}, ContainerName("a"): {GPU: one}},
@@ -77,6 +77,6 @@ def test_missing_devices_are_restored_as_none():
             PodDevicesEntry("p", "side", GPU, {0: None}, b""),
         ],
     )
-    assert ledger.held(PodUid("p"), ContainerName("app"), GPU) == frozenset()
-    assert ledger.held(PodUid("p"), ContainerName("side"), GPU) == frozenset()
+    assert ledger.allocated(PodUid("p"), ContainerName("app"), GPU) == frozenset()
+    assert ledger.allocated(PodUid("p"), ContainerName("side"), GPU) == frozenset()
     ledger.self_check()

@@ -694,7 +694,7 @@ def test_suspect_list_publishes_a_warning():
     harness.plugin("a", "a", "")
     messages = [each.message for each in harness.manager.events.recent(EventKind.LIST_SUSPECT)]
     assert messages == [
-        "vendor.com/gpu: 1 device ids are listed twice: the last one counts",
+        "vendor.com/gpu: 1 duplicate device ids: the last entry of an id counts",
         "vendor.com/gpu: a device has an empty id",
     ]
 

@@ -16,5 +16,5 @@ def test_q25_ignores_devices_reserved_by_an_admission(quirks):
     state = State(Settings(quirks=quirks), MemoryStore(), lambda: None)
     ledger, index = state.ledger, device_list(devices("a")).device_index
     ledger.reserve(Draft(PodUid("p")), GPU, index.select(1))
-    ledger.count_entries_only()
+    ledger.count_committed_only()
     assert ledger.in_use(GPU, index) == (0 if quirks else 1)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.pods import Container, Pod
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pods.podresources import PodSnapshot, PodSource, by_name
@@ -66,7 +66,7 @@ class Node:
 
     def hold(self, name: str) -> None:
         if name in self.pods:
-            held = Holding({0: (DeviceId(f"device-{self.state.version}"),)}, b"")
+            held = AllocatedDevices({0: (DeviceId(f"device-{self.state.version}"),)}, b"")
             self.state.ledger.restore([(PodUid(name), MAIN, GPU, held)])
             self.state.note_pod(PodUid(name))
 

@@ -2,7 +2,7 @@
 
 from devicemanager.core import runoptions
 from devicemanager.core.ids import DeviceId, ResourceName
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.kubelet.pods.options import merged_options
 from devicemanager.kubelet.wire.settings import settings_to_bytes
@@ -11,8 +11,8 @@ SAYS, SILENT = ResourceName("a.com/says"), ResourceName("b.com/silent")
 SETTINGS = ContainerSettings(envs={"A": "1"})
 
 
-def holding(response: bytes | None) -> Holding:
-    return Holding({-1: (DeviceId("d"),)}, response)
+def holding(response: bytes | None) -> AllocatedDevices:
+    return AllocatedDevices({-1: (DeviceId("d"),)}, response)
 
 
 def test_empty_response_adds_nothing() -> None:

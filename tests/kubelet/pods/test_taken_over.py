@@ -104,7 +104,7 @@ def test_first_of_two_restored_pods_keeps_a_device(node: InMemoryKubelet) -> Non
     answer = node.restore(train("b"), {"app": {GPU: ["gpu-0"]}})
     assert (answer.reason, answer.message) == (
         "UnexpectedAdmissionError",
-        "Allocate failed due to device gpu-0 of vendor.com/gpu is held by pod a already, which "
+        "Allocate failed due to device gpu-0 of vendor.com/gpu is already in use by pod a, which "
         "is unexpected",
     )
     assert node.pod_status("b").containers == ()

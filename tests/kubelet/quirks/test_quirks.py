@@ -592,7 +592,7 @@ def test_no_quirk_is_enabled_by_default() -> None:
 
 
 def test_an_unknown_quirk_is_rejected() -> None:
-    with pytest.raises(ValueError, match="unknown quirk Q99: choose from Q1, Q2, "):
+    with pytest.raises(ValueError, match="unknown quirk Q99: use one of Q1, Q2, "):
         Settings(quirks={"Q1", "Q99"})
 
 

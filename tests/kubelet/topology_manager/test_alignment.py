@@ -97,25 +97,25 @@ def test_devices_without_topology_come_last() -> None:
     assert node.devices("p")["app"][GPU] == ["d0", "d1", "d2"]
 
 
-def test_exactly_as_many_aligned_devices_as_needed() -> None:
+def test_as_many_aligned_devices_as_needed() -> None:
     node, plugin = late("1001", last, 2)
     assert node.devices("p")["app"][GPU] == ["d1", "d2"]
     assert preferences(plugin) == []
 
 
-def test_device_of_both_nodes_is_aligned_to_either() -> None:
+def test_device_on_two_nodes_is_aligned_to_either() -> None:
     node, plugin = late("1b1", last, 1)
     assert node.devices("p")["app"][GPU] == ["d1"]
     assert preferences(plugin) == []
 
 
-def test_resource_without_topology_is_not_partitioned() -> None:
+def test_resource_without_topology_is_not_split() -> None:
     node, plugin = late("---", last, 1)
     assert node.devices("p")["app"][GPU] == ["d2"]
     assert preferences(plugin) == [("d0 d1 d2", "", 1)]
 
 
-def test_reused_devices_must_be_included() -> None:
+def test_reused_devices_are_in_must_include() -> None:
     node = Node(topology_policy="restricted")
     plugin = node.plugin(rows("111000"), preference=lambda *_: ("d2",))
     spec = pod("p", container("app", gpu=2), init=[container("init", gpu=1)])
@@ -138,7 +138,7 @@ def test_two_resources_are_aligned_to_one_node(policy: str) -> None:
 
 
 @pytest.mark.parametrize(("scope", "admitted"), [("container", True), ("pod", False)])
-def test_pod_scope_and_container_scope(scope: str, admitted: bool) -> None:
+def test_scope_container_and_scope_pod(scope: str, admitted: bool) -> None:
     node = Node(topology_policy="single-numa-node", topology_scope=scope)
     plugin = node.plugin(rows("0011"))
     admission = node.admit(pod("p", container("x", gpu=2), container("y", gpu=1)))
@@ -153,7 +153,7 @@ def test_pod_scope_and_container_scope(scope: str, admitted: bool) -> None:
         assert node.devices("q") == {"x": {GPU: ["d0"]}, "y": {GPU: ["d1"]}}
 
 
-def test_pod_scope_requests_the_maximum_over_time() -> None:
+def test_pod_scope_uses_the_effective_request() -> None:
     node = Node(topology_policy="single-numa-node", topology_scope="pod")
     node.plugin(rows("0011"))
     big_init = pod("p", container("app", gpu=1), init=[container("init", gpu=3)])
@@ -172,7 +172,7 @@ def test_closest_nodes_are_preferred_only_with_the_option() -> None:
         assert node.admit(pod("p", gpu=2)).containers["app"].affinity == nodes
 
 
-def test_more_numa_nodes_than_allowed_are_an_error() -> None:
+def test_too_many_numa_nodes_prevent_the_start() -> None:
     from devicemanager.core.topology import NumaTopology
 
     nine = NumaTopology.of(range(9))
@@ -184,7 +184,7 @@ def test_more_numa_nodes_than_allowed_are_an_error() -> None:
     )
 
 
-def test_plugins_are_called_in_order_of_resource() -> None:
+def test_order_of_calls() -> None:
     node = Node(topology_policy="restricted")
     plugin = node.plugin(rows("000"), preference=last)
     node.admit(pod("p", gpu=1))

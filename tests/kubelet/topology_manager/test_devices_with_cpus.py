@@ -10,7 +10,7 @@ import pytest
 import podresources
 from devicemanager.core.errors import RpcError
 from devicemanager.core.pods import Pod
-from devicemanager.core.providers.provider import Held, MemoryBlock
+from devicemanager.core.providers.provider import CpusAndMemory, MemoryBlock
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.factories import MockKubeletFactory
@@ -40,10 +40,10 @@ def test_cpus_and_memory_are_on_the_devices_node(policy: str, scope: str) -> Non
     admission = node.admit(pod("p", guaranteed(cpus=2, gib=3, gpu=1)))
     assert admission.containers["app"].affinity == (1,)
     assert node.devices("p") == {"app": {GPU: ["d0"]}}
-    assert node.share("p") == Held((4, 5), (memory(3, 1),))
+    assert node.share("p") == CpusAndMemory((4, 5), (memory(3, 1),))
 
 
-def test_policy_none_aligns_nothing() -> None:
+def test_without_a_policy_nothing_is_aligned() -> None:
     node = aligned_node("none")
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(cpus=2, gpu=1))).containers["app"].affinity is None
@@ -52,7 +52,7 @@ def test_policy_none_aligns_nothing() -> None:
 
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
 @pytest.mark.parametrize("amounts", [{"cpus": 3}, {"gib": 3}])
-def test_cpus_or_memory_can_make_alignment_impossible(policy: str, amounts: dict[str, int]) -> None:
+def test_cpus_or_memory_can_prevent_alignment(policy: str, amounts: dict[str, int]) -> None:
     node = aligned_node(policy)
     node.plugin(rows("111"))
     assert node.admit(pod("p", guaranteed(cpus=2, gib=2, gpu=1))).admitted
@@ -61,14 +61,14 @@ def test_cpus_or_memory_can_make_alignment_impossible(policy: str, amounts: dict
     assert node.admit(pod("q", guaranteed(gpu=1, **amounts))).reason == REJECTED
     assert node.manager.providers() == before
     assert node.admit(pod("r", guaranteed(cpus=2, gib=2, gpu=1))).admitted
-    assert node.share("r") == Held((6, 7), (memory(2, 1),))
+    assert node.share("r") == CpusAndMemory((6, 7), (memory(2, 1),))
 
 
 @pytest.mark.parametrize(
     ("policy", "affinity"),
     [("best-effort", (0, 1)), ("restricted", (0, 1)), ("single-numa-node", None)],
 )
-def test_request_larger_than_one_node(policy: str, affinity: tuple[int, ...] | None) -> None:
+def test_request_larger_than_a_numa_node(policy: str, affinity: tuple[int, ...] | None) -> None:
     node = aligned_node(policy)
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(cpus=6, gib=6, gpu=2)))
@@ -76,10 +76,10 @@ def test_request_larger_than_one_node(policy: str, affinity: tuple[int, ...] | N
         assert admission.reason == REJECTED
         return
     assert admission.containers["app"].affinity == affinity
-    assert node.share("p") == Held(tuple(range(6)), (memory(6, 0, 1),))
+    assert node.share("p") == CpusAndMemory(tuple(range(6)), (memory(6, 0, 1),))
 
 
-def test_too_much_memory_is_rejected_by_the_allocation() -> None:
+def test_memory_that_fits_nowhere_is_rejected_at_allocation() -> None:
     node = aligned_node("single-numa-node")
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(gib=9, gpu=1)))
@@ -88,19 +88,19 @@ def test_too_much_memory_is_rejected_by_the_allocation() -> None:
         "Allocate failed due to [memorymanager] failed to find NUMA nodes to extend the "
         "current topology hint, which is unexpected",
     )
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
-def test_too_many_cpus_are_rejected_by_the_policy() -> None:
+def test_cpus_that_fit_nowhere_are_rejected_by_the_policy() -> None:
     node = aligned_node("restricted")
     assert node.admit(pod("p", guaranteed(cpus=9))).reason == REJECTED
 
 
-def test_pods_that_are_not_guaranteed_get_no_exclusive_cpus() -> None:
+def test_burstable_pods_get_no_exclusive_cpus() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(gpu=1), container("other"))).admitted
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
 # -- freed --------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_rejected_pod_frees_cpus_and_memory(rejected: Callable[[Node], Pod], pol
     node.manager.self_check()
 
 
-def test_finished_pod_frees_cpus_and_memory() -> None:
+def test_ended_pod_frees_cpus_and_memory() -> None:
     node = aligned_node()
     before = node.manager.providers()
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4))).admitted
@@ -160,7 +160,7 @@ def test_finished_pod_frees_cpus_and_memory() -> None:
     assert node.manager.providers() == before
 
 
-def test_share_is_reserved_during_allocate() -> None:
+def test_waiting_pod_keeps_cpus_and_memory() -> None:
     node = aligned_node("none")
     gpu = node.plugin(rows("01"))
     inner: list[bool] = []
@@ -182,7 +182,7 @@ def test_share_is_reserved_during_allocate() -> None:
 
 @pytest.mark.parametrize("reboot", [False, True])
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_pod_keeps_its_share_over_restarts(reboot: bool, scope: str) -> None:
+def test_cpus_and_memory_survive(reboot: bool, scope: str) -> None:
     node = aligned_node(topology_scope=scope)
     node.plugin(rows("0111"))
     spec = pod("p", guaranteed(cpus=2, gib=2, gpu=2))
@@ -201,7 +201,7 @@ def test_pod_keeps_its_share_over_restarts(reboot: bool, scope: str) -> None:
     assert node.manager.providers() == cpus_and_memory()
 
 
-def test_pod_failed_after_a_reboot_frees_its_share_before_the_next() -> None:
+def test_pod_rejected_after_a_reboot_frees_cpus_and_memory() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4, gpu=2)), start=True).admitted
@@ -211,10 +211,10 @@ def test_pod_failed_after_a_reboot_frees_its_share_before_the_next() -> None:
     assert node.share("p").cpu_ids == (4, 5, 6, 7)
     node.plugin(rows("11"))
     assert node.admit(pod("q", guaranteed(cpus=4, gib=4, gpu=2))).admitted
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
-def test_late_allocation_does_not_change_the_share() -> None:
+def test_late_allocation_does_not_change_cpus_and_memory() -> None:
     node = aligned_node("best-effort")
     assert node.admit(pod("p", guaranteed(cpus=2, gpu=1)), start=True).admitted
     share = node.share("p")
@@ -257,7 +257,7 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
         ("1.37", "pod", True, True),
     ],
 )
-def test_p16_pod_resources_lists_cpus_and_memory(
+def test_p16_cpus_and_memory_in_podresources(
     make_mock_kubelet: MockKubeletFactory,
     version: str,
     scope: str,
@@ -304,7 +304,7 @@ def test_p16_pod_resources_lists_cpus_and_memory(
 
 
 @pytest.mark.parametrize("reboot", [False, True])
-def test_pod_resources_are_equal_after_a_restart(
+def test_podresources_are_the_same_after_a_restart(
     make_mock_kubelet: MockKubeletFactory, reboot: bool
 ) -> None:
     kubelet = kubelet_with(make_mock_kubelet, topology_policy="restricted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from devicemanager.core.errors import RpcError
-from devicemanager.core.explanation.model import Fault
+from devicemanager.core.explanation.model import AlignmentFault
 from devicemanager.core.explanation.text import render
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.topology import NumaTopology
@@ -26,12 +26,12 @@ container app
   vendor.com/nic: 1 requested
     no node [*] 1 of 1 free
     chosen: d0
-    fits anywhere, it has no topology
+    fits on any node: it has no topology
   cpu fits on node 0!, node 1!, nodes 0+1 (! preferred)
   memory fits on node 0!, node 1!, nodes 0+1 (! preferred)
   => single-numa-node: aligned to node 1
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 
 in use:
   vendor.com/gpu d0: pod default/holds-d0, container app
@@ -48,7 +48,7 @@ container x
   vendor.com/gpu: 1 requested
     node 0 [*.] 2 of 2 free
     node 1 [#.] 1 of 2 free
-    would have got: d0
+    chosen before the rejection: d0
     fits on node 0!, node 1!, nodes 0+1 (! preferred)
   => restricted: aligned to node 0
 
@@ -57,11 +57,11 @@ container y
     node 0 [+.] 1 of 2 free
     node 1 [#.] 1 of 2 free
     fits on nodes 0+1
-  vendor.com/fpga: 1 requested, but no plugin has registered it: it does without
-  => restricted: vendor.com/gpu is free only across nodes 0+1, though fewer nodes would do were none in use
-     policy best-effort or none would not reject it for this
+  vendor.com/fpga: 1 requested, not registered: the container runs without it
+  => restricted: vendor.com/gpu is free only across nodes 0+1; fewer nodes would be enough if no device were in use
+     policy best-effort or none would not reject the pod for this
 
-each device is one of: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
+legend: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
 
 in use:
   vendor.com/gpu d2: pod default/other, container app
@@ -79,10 +79,10 @@ the pod as a whole
   vendor.com/nic: 1 requested
     node 1 [.] 1 of 1 free
     fits on node 1! (! preferred)
-  => single-numa-node: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node
-     policy best-effort or none would not reject it for this
+  => single-numa-node: vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to node 1; there is no common node
+     policy best-effort or none would not reject the pod for this
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """  # noqa: E501
 
 FAILED = """\
@@ -93,17 +93,17 @@ pod default/train rejected: UnexpectedAdmissionError
 container init
   vendor.com/gpu: 2 requested
     no node [**.] 3 of 3 free
-    would have got: d0, d1
+    chosen before the rejection: d0, d1
 
 container app
   vendor.com/gpu: 1 requested
     no node [*..] 3 of 3 free
-    would have got: d0
+    chosen before the rejection: d0
   vendor.com/nic: 1 requested
     no node [.] 1 of 1 free
   => rpc error: code = Unknown desc = on fire
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """
 
 
@@ -120,7 +120,7 @@ def test_explanation_of_an_aligned_admission() -> None:
     assert gpu.calls[-1].device_ids == ("d4", "d5")
 
 
-def test_rejection_shows_devices_of_earlier_containers() -> None:
+def test_explanation_shows_devices_chosen_before_the_rejection() -> None:
     node = Node(topology_policy="restricted")
     node.plugin(rows("0011"))
     node.plugin(rows("11"), NIC, "nic.sock")
@@ -130,11 +130,11 @@ def test_rejection_shows_devices_of_earlier_containers() -> None:
     assert admission.explain() == REJECTED
     explanation = admission.explanation
     assert explanation is not None and explanation.steps[1].merge is not None
-    assert explanation.steps[1].merge.faults == {GPU: Fault.SPREAD}
+    assert explanation.steps[1].merge.faults == {GPU: AlignmentFault.SPREAD}
     assert explanation.steps[1].unknown == {ResourceName("vendor.com/fpga"): 1}
 
 
-def test_rejection_in_pod_scope_names_the_conflicting_resources() -> None:
+def test_explanation_of_a_rejection_in_pod_scope() -> None:
     node = Node(topology_policy="single-numa-node", topology_scope="pod")
     node.plugin(rows("0"))
     node.plugin(rows("1", "n"), NIC, "nic.sock")
@@ -150,7 +150,7 @@ def test_explanation_of_a_failed_allocation() -> None:
     assert node.admit(spec).explain() == FAILED
 
 
-def test_readmission_explains_the_devices_it_already_has() -> None:
+def test_allocated_devices_count_as_chosen() -> None:
     node = Node()
     node.plugin(rows("--"))
     spec = pod("p", container("x", gpu=1), container("y", gpu=1))
@@ -164,7 +164,7 @@ def test_readmission_explains_the_devices_it_already_has() -> None:
     assert "".join(lines) == text
 
 
-def test_rejection_before_allocation_has_no_explanation() -> None:
+def test_rejection_before_any_step() -> None:
     node = Node(strict=True)
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.explanation is None
@@ -174,7 +174,7 @@ def test_rejection_before_allocation_has_no_explanation() -> None:
     )
 
 
-def test_node_check_is_explained() -> None:
+def test_explanation_of_the_node_check() -> None:
     node = Node(node_allocatable={ResourceName("pods"): 0})
     node.plugin(rows("-"))
     text = node.admit(pod("p", gpu=1)).explain()
@@ -182,17 +182,17 @@ def test_node_check_is_explained() -> None:
         "pod default/p rejected: OutOfpods\n"
         "  Node didn't have enough resource: pods, requested: 1, used: 0, capacity: 0\n"
     )
-    assert "would have got: d0" in text
+    assert "chosen before the rejection: d0" in text
 
 
 ON_NODE_1 = (
-    "a device is on NUMA node 1, which this machine does not have: its topology "
-    "(Settings.numa, --numa) must name every node of the devices"
+    "a device is on NUMA node 1, which this machine does not have: add it to the topology "
+    "(Settings.numa, --numa)"
 )
 
 
-def test_device_on_an_unknown_numa_node_is_explained() -> None:
-    """Rejected as by the kubelet, with the cause in an event and in the explanation."""
+def test_device_on_a_missing_numa_node() -> None:
+    """Rejected as the kubelet would, and the cause is named: in an event and here."""
     node = Node(numa=NumaTopology.of([0]), topology_policy="single-numa-node")
     node.plugin(rows("11"))
     admission = node.admit(pod("train", gpu=1))
@@ -202,7 +202,7 @@ def test_device_on_an_unknown_numa_node_is_explained() -> None:
     assert f"  {ON_NODE_1}\n" in admission.explain()
 
 
-def test_numa_nodes_grow_with_the_devices() -> None:
+def test_without_numa_the_topology_follows_the_devices() -> None:
     node = Node(numa=None, topology_policy="single-numa-node")
     node.plugin(rows("011"))
     admission = node.admit(pod("train", gpu=2))
@@ -229,7 +229,7 @@ def test_numa_nodes_grow_with_the_devices() -> None:
         ({"topology_policy": "none"}, 64),
     ],
 )
-def test_numa_nodes_grow_up_to_the_kubelets_limit(settings, nodes) -> None:
+def test_grown_topology_stays_within_the_kubelets_limits(settings, nodes) -> None:
     node = Node(numa=None, **settings)
     node.plugin([device("d0", nodes - 1), device("d1", nodes)])
     assert len(node.manager.policy.topology.nodes) == nodes
@@ -260,7 +260,7 @@ def test_holders_are_those_at_the_time_of_the_decision() -> None:
             node.terminate("first")  # an explanation that was read does not change
 
 
-def test_only_the_first_of_many_holders_are_named() -> None:
+def test_long_lists_of_holders_are_shortened() -> None:
     node = Node()
     node.plugin(rows("-" * 60))
     for number in range(60):

@@ -29,7 +29,7 @@ def rejection(admission: Admission) -> str:
     return admission.message
 
 
-def test_interface_is_free_when_its_pod_ends(mock_kubelet: MockKubelet) -> None:
+def test_interface_belongs_to_one_pod_at_a_time(mock_kubelet: MockKubelet) -> None:
     register(mock_kubelet, ETH)
     register(mock_kubelet, NetworkInterface("eth42", "other"), resource=GPU)
     assert mock_kubelet.admit(pod("p", nic=1)).admitted
@@ -41,7 +41,7 @@ def test_interface_is_free_when_its_pod_ends(mock_kubelet: MockKubelet) -> None:
     assert mock_kubelet.admit(pod("s", gpu=1)).admitted
 
 
-def test_interface_is_retained_over_a_restart(mock_kubelet: MockKubelet) -> None:
+def test_interface_survives_a_restart(mock_kubelet: MockKubelet) -> None:
     register(mock_kubelet, ETH)
     assert mock_kubelet.admit(pod("p", nic=1)).admitted
     mock_kubelet.restart()
@@ -51,14 +51,14 @@ def test_interface_is_retained_over_a_restart(mock_kubelet: MockKubelet) -> None
     assert mock_kubelet.admit(pod("r", nic=1)).admitted
 
 
-def test_containers_of_one_pod_can_share_an_interface(
+def test_containers_of_a_pod_can_share_an_interface(
     mock_kubelet: MockKubelet,
 ) -> None:
     register(mock_kubelet, ETH)
     assert mock_kubelet.admit(pod("p", container("x", nic=1), container("y", nic=1))).admitted
 
 
-def test_rejected_pod_frees_the_interface(mock_kubelet: MockKubelet) -> None:
+def test_rejected_pod_frees_its_interface(mock_kubelet: MockKubelet) -> None:
     register(mock_kubelet, ETH)
     register(mock_kubelet, NetworkInterface("eth0", "eth0", "/run/netns/x"), resource=GPU)
     rejected = mock_kubelet.admit(pod("p", container("x", nic=1), container("y", gpu=1)))
@@ -66,7 +66,7 @@ def test_rejected_pod_frees_the_interface(mock_kubelet: MockKubelet) -> None:
     assert mock_kubelet.admit(pod("q", nic=1)).admitted
 
 
-def test_interface_in_another_namespace_is_rejected(
+def test_interface_of_another_namespace_is_rejected(
     mock_kubelet: MockKubelet,
 ) -> None:
     register(mock_kubelet, NetworkInterface("eth\x1b0", "eth0", "/run/netns/x"))
@@ -78,7 +78,7 @@ def test_interface_in_another_namespace_is_rejected(
 
 
 @pytest.mark.parametrize("name", ["0000:3b:00.0", "", "a b"])
-def test_interface_named_like_a_pci_address_does_not_conflict(
+def test_invalid_interface_name_does_not_affect_other_pods(
     mock_kubelet: MockKubelet, name: str
 ) -> None:
     register(mock_kubelet, NetworkInterface(name, "net0"))

@@ -30,7 +30,7 @@ def answers(node: Node, *pods) -> list[tuple[str, str]]:
 ADMITTED = ("", "")
 
 
-def test_rejection_for_cpu() -> None:
+def test_cpu_requests_as_quantities() -> None:
     node = Node(node_allocatable={CPU: 4})
     first, second, third = (
         pod(uid, guaranteed(cpus=n)) for uid, n in zip("pqr", (3, 2, 1), strict=True)
@@ -44,12 +44,12 @@ def test_rejection_for_cpu() -> None:
     assert answers(node, pod("s", guaranteed(cpus=3))) == [ADMITTED]
 
 
-def test_rejection_for_memory() -> None:
+def test_memory_requests_in_bytes() -> None:
     node = Node(node_allocatable={MEMORY: "4Gi"})
     assert answers(node, pod("p", guaranteed(gib=5))) == [too_small("memory", 5 * GIB, 0, 4 * GIB)]
 
 
-def test_rejection_for_the_number_of_pods() -> None:
+def test_number_of_pods_is_limited() -> None:
     node = Node(node_allocatable={PODS: 2})
     assert answers(node, pod("p"), pod("q"), pod("r")) == [
         ADMITTED,
@@ -61,7 +61,7 @@ def test_rejection_for_the_number_of_pods() -> None:
     assert answers(node, pod("s")) == [ADMITTED]
 
 
-def test_resources_are_checked_in_the_kubelets_order() -> None:
+def test_pods_come_first_then_cpu_then_memory_then_the_rest() -> None:
     spec = pod("p", guaranteed(cpus=2, gib=2, gpu=1))
     room = {PODS: 0, CPU: "1", MEMORY: GIB, GPU: 0}
     reasons = []
@@ -71,11 +71,11 @@ def test_resources_are_checked_in_the_kubelets_order() -> None:
     assert reasons == ["OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfvendor.com/gpu"]
 
 
-def test_resources_without_allocatable_are_not_checked() -> None:
+def test_resources_not_configured_are_not_checked() -> None:
     assert answers(Node(), pod("p", guaranteed(cpus=1000, gib=1000))) == [ADMITTED]
 
 
-def test_pod_without_a_device_plugin_is_checked_for_devices() -> None:
+def test_requests_without_limits_count() -> None:
     node = Node()
     assert answers(node, pod("early", gpu=2)) == [ADMITTED]
     node.plugin(devices("a", "b", "c"))
@@ -89,23 +89,23 @@ def test_pod_without_a_device_plugin_is_checked_for_devices() -> None:
     node.manager.self_check()
 
 
-def test_maximum_over_time_is_checked() -> None:
+def test_effective_request_counts() -> None:
     node = Node(node_allocatable={CPU: 4})
     spec = pod("p", guaranteed(cpus=2), init=[guaranteed("init", cpus=4)])
     sidecar = pod("q", guaranteed(cpus=2), init=[guaranteed("side", cpus=3, restartable=True)])
     assert answers(node, spec, sidecar) == [ADMITTED, too_small("cpu", 5000, 4000, 4000)]
 
 
-def test_unknown_extended_resources_are_ignored() -> None:
+def test_unknown_extended_resources_are_left_out() -> None:
     assert answers(Node(), pod("p", gpu=7, nic=7)) == [ADMITTED]
 
 
-def test_node_allocatable_overrides_the_plugins_count() -> None:
+def test_configured_amount_of_an_extended_resource_counts() -> None:
     node = Node(node_allocatable={NIC: 1})
     assert answers(node, pod("p", nic=2)) == [too_small("vendor.com/nic", 2, 0, 1)]
 
 
-def test_allocatable_is_raised_to_the_allocated_number() -> None:
+def test_allocatable_is_at_least_what_is_allocated() -> None:
     node = Node()
     plugin = node.plugin(devices("a", "b", "c"))
     assert answers(node, pod("p", gpu=2)) == [ADMITTED]
@@ -114,7 +114,7 @@ def test_allocatable_is_raised_to_the_allocated_number() -> None:
     assert answers(node, pod("q", gpu=1)) == [ADMITTED]
 
 
-def test_readmitted_pod_passes_without_its_plugin() -> None:
+def test_known_pod_passes_while_its_plugin_is_disconnected() -> None:
     node = Node()
     node.plugin(devices("a", "b"))
     node.admit(pod("p", gpu=2), start=True)
@@ -124,7 +124,7 @@ def test_readmitted_pod_passes_without_its_plugin() -> None:
     assert (record.phase, record.message) == ("Running", "")
 
 
-def test_readmitted_pod_does_not_count_against_itself() -> None:
+def test_pod_admitted_again_is_not_counted_twice() -> None:
     node = Node(node_allocatable={CPU: 4, PODS: 1})
     node.admit(pod("p", guaranteed(cpus=4)), start=True)
     node.restart()
@@ -137,7 +137,7 @@ def test_readmitted_pod_does_not_count_against_itself() -> None:
     check.place(pod("q", guaranteed(cpus=4)), lambda _: None)
 
 
-def test_failed_pod_frees_its_share() -> None:
+def test_failed_pod_is_not_counted() -> None:
     node = Node(node_allocatable={PODS: 1})
     node.plugin(devices("a"))
     assert answers(node, pod("p", gpu=1)) == [ADMITTED]
@@ -146,7 +146,7 @@ def test_failed_pod_frees_its_share() -> None:
     assert answers(node, pod("q")) == [ADMITTED]
 
 
-def test_rejection_frees_everything() -> None:
+def test_rejection_by_the_node_check_frees_everything() -> None:
     node = Node(node_allocatable={PODS: 0}, providers=cpus_and_memory())
     plugin = node.plugin(rows("01"))
     before = node.manager.providers(), node.store.data
@@ -179,7 +179,7 @@ def test_removed_resource_counts_as_zero() -> None:
     assert copy.capacity == {"a": 0, "b": 3, "c": 4}
 
 
-def test_requests_of_containers_add_up() -> None:
+def test_containers_of_a_pod_add_up() -> None:
     node = Node(node_allocatable={CPU: "3000m"})
     spec = pod("p", guaranteed("x", cpus=2), guaranteed("y", cpus=2), container("z"))
     assert answers(node, spec) == [too_small("cpu", 4000, 0, 3000)]

@@ -65,7 +65,7 @@ def given(admission: Admission, name: str = "app") -> list[str]:
 FIRST, SECOND, GPU_SLOT, FOURTH = (f"0000:0{slot}:00.0" for slot in (1, 2, 3, 4))
 
 
-def test_every_container_gets_different_addresses(kubelet: MockKubelet) -> None:
+def test_containers_get_different_addresses(kubelet: MockKubelet) -> None:
     register(kubelet, INTEL, OTHER)
     assert given(kubelet.admit(pod("p", gpu=1))) == [GPU_SLOT, FIRST]
     register(kubelet, INTEL, resource=NIC)
@@ -73,7 +73,7 @@ def test_every_container_gets_different_addresses(kubelet: MockKubelet) -> None:
     assert (given(both, "x"), given(both, "y")) == ([SECOND], [FOURTH])
 
 
-def test_addresses_are_retained_over_restarts(kubelet: MockKubelet) -> None:
+def test_addresses_survive_restarts(kubelet: MockKubelet) -> None:
     register(kubelet, INTEL)
     admission = kubelet.admit(pod("p", gpu=1))
     assert given(admission) == [FIRST]
@@ -84,9 +84,7 @@ def test_addresses_are_retained_over_restarts(kubelet: MockKubelet) -> None:
     assert given(kubelet.admit(pod("q", gpu=1))) == [SECOND]
 
 
-def test_too_few_devices_reject_the_pod_and_change_nothing(
-    kubelet: MockKubelet, sysfs: Path
-) -> None:
+def test_too_few_addresses_reject_the_pod(kubelet: MockKubelet, sysfs: Path) -> None:
     register(kubelet, INTEL, INTEL)
     assert given(kubelet.admit(pod("p", gpu=1))) == [FIRST, SECOND]
     rejected = kubelet.admit(pod("q", gpu=1))
@@ -100,7 +98,7 @@ def test_too_few_devices_reject_the_pod_and_change_nothing(
     assert given(kubelet.admit(pod("r", nic=1))) == [FOURTH]
 
 
-def test_finished_pod_frees_its_addresses(kubelet: MockKubelet) -> None:
+def test_ended_pod_frees_its_addresses(kubelet: MockKubelet) -> None:
     register(kubelet, OTHER)
     assert given(kubelet.admit(pod("p", gpu=1))) == [GPU_SLOT]
     assert not kubelet.admit(pod("q", gpu=1)).admitted
@@ -108,7 +106,7 @@ def test_finished_pod_frees_its_addresses(kubelet: MockKubelet) -> None:
     assert given(kubelet.admit(pod("r", gpu=1))) == [GPU_SLOT]
 
 
-def test_addresses_are_freed_after_a_restart(kubelet: MockKubelet) -> None:
+def test_ended_pod_frees_its_addresses_after_a_restart(kubelet: MockKubelet) -> None:
     register(kubelet, OTHER)
     kubelet.admit(pod("p", gpu=1))
     kubelet.restart()
@@ -135,7 +133,7 @@ def test_rejected_pod_frees_its_addresses(sysfs: Path, why: str) -> None:
     assert given(node.admit(pod("q", gpu=1))) == [GPU_SLOT]
 
 
-def test_failed_late_allocation_keeps_earlier_addresses(sysfs: Path) -> None:
+def test_failed_late_allocation_keeps_other_addresses(sysfs: Path) -> None:
     node = Node(sysfs=sysfs)
     register(node, OTHER)
     spec = pod("p", gpu=1, nic=1)
@@ -153,7 +151,7 @@ def test_failed_late_allocation_keeps_earlier_addresses(sysfs: Path) -> None:
     assert given(node.admit(pod("r", gpu=1))) == [GPU_SLOT]
 
 
-def test_failed_late_allocation_frees_its_own_addresses(sysfs: Path) -> None:
+def test_failed_late_allocation_frees_its_addresses(sysfs: Path) -> None:
     node = Node(sysfs=sysfs)
     spec = pod("p", gpu=1, nic=1)
     assert node.admit(spec).admitted
@@ -165,7 +163,7 @@ def test_failed_late_allocation_frees_its_own_addresses(sysfs: Path) -> None:
     assert given(node.admit(pod("q", fpga=1))) == [GPU_SLOT]
 
 
-def test_unreadable_response_rejects_the_pod(sysfs: Path) -> None:
+def test_invalid_response_rejects_the_pod(sysfs: Path) -> None:
     node = Node(sysfs=sysfs)
     plugin = register(node)
     plugin.responses = (b"\xc2\x3e\x02\xff",)

@@ -45,9 +45,7 @@ def test_removed_resource_stays_at_zero(make_mock_kubelet: MockKubeletFactory) -
     assert kubelet.capacity() == {NIC: 1}
 
 
-def test_resource_counts_again_when_its_plugin_reregisters(
-    make_mock_kubelet: MockKubeletFactory,
-) -> None:
+def test_registered_again_resource_counts_again(make_mock_kubelet: MockKubeletFactory) -> None:
     clock = ManualClock()
     kubelet = make_mock_kubelet(clock=clock)
     register(kubelet, "a", "b").leave()
@@ -57,7 +55,7 @@ def test_resource_counts_again_when_its_plugin_reregisters(
     assert counts(kubelet) == ({GPU: 1}, {GPU: 1})
 
 
-def test_resources_of_the_checkpoint_are_known_after_a_restart(
+def test_restart_restores_resources_of_the_checkpoint(
     make_mock_kubelet: MockKubeletFactory,
 ) -> None:
     kubelet = make_mock_kubelet()
@@ -72,7 +70,7 @@ def test_resources_of_the_checkpoint_are_known_after_a_restart(
     ("file", "quirks", "left"),
     [("absent", (), 0), ("broken", (), 0), ("broken", ("Q21",), 2), ("of another node", (), 2)],
 )
-def test_earlier_resources_vanish_only_without_a_checkpoint(
+def test_old_counts_are_reset_only_without_a_checkpoint(
     make_mock_kubelet: MockKubeletFactory, file: str, quirks: tuple[str, ...], left: int
 ) -> None:
     kubelet = make_mock_kubelet(Settings(quirks=frozenset(quirks)))
@@ -90,7 +88,7 @@ def test_earlier_resources_vanish_only_without_a_checkpoint(
     assert counts(kubelet) == ({GPU: 3}, {GPU: 3})
 
 
-def test_returned_mappings_are_copies(make_mock_kubelet: MockKubeletFactory) -> None:
+def test_returned_status_is_a_copy(make_mock_kubelet: MockKubeletFactory) -> None:
     kubelet = make_mock_kubelet()
     register(kubelet, "a")
     kubelet.node_status().capacity.clear()
@@ -130,7 +128,7 @@ def test_health_by_container_resource_and_id() -> None:
     assert set(status(node)["x"][0][1].values()) == {"Healthy"}
 
 
-def test_resources_are_sorted() -> None:
+def test_resources_are_sorted_in_any_order_of_registration() -> None:
     node = Node()
     node.plugin(devices("n"), NIC, "nic.sock")
     node.admit(pod("p", gpu=1, nic=1))
@@ -140,7 +138,7 @@ def test_resources_are_sorted() -> None:
     assert [one.name for one in found[ContainerName("app")]] == [GPU, NIC]
 
 
-def test_health_is_unknown_until_the_plugin_reregisters() -> None:
+def test_health_is_unknown_until_the_plugin_registers_again() -> None:
     node = Node()
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1), start=True)
@@ -150,7 +148,7 @@ def test_health_is_unknown_until_the_plugin_reregisters() -> None:
     assert status(node) == {"app": [(GPU, {"a": "Healthy"})]}
 
 
-def test_pod_without_devices_has_no_status() -> None:
+def test_pod_without_devices_has_no_device_health() -> None:
     node = Node()
     node.admit(pod("p"))
     assert status(node) == status(node, "stranger") == {}
@@ -159,7 +157,7 @@ def test_pod_without_devices_has_no_status() -> None:
 # -- the queue of changes ---------------------------------------------------------------------
 
 
-def test_queue_has_room_for_a_hundred_reports() -> None:
+def test_more_than_100_pending_reports_are_dropped() -> None:
     node = Node()
     assert node.settings.health_queue_size == 100
     ids = [f"d{number:03}" for number in range(102)]
@@ -183,7 +181,7 @@ def test_queue_has_room_for_a_hundred_reports() -> None:
     assert queue.get_nowait() == "of-d000"
 
 
-def test_only_pods_with_changed_devices_are_reported() -> None:
+def test_only_pods_whose_devices_change_are_reported() -> None:
     node = Node()
     plugin = node.plugin(devices("a", "b", "c"))
     node.admit(pod("p", gpu=1))
@@ -197,7 +195,7 @@ def test_only_pods_with_changed_devices_are_reported() -> None:
     ]
 
 
-def test_changed_topology_is_reported() -> None:
+def test_topology_change_is_reported() -> None:
     node = Node()
     plugin = node.plugin([device("a", 0)])
     node.admit(pod("p", gpu=1))

@@ -97,7 +97,7 @@ def steps(explanation: AdmissionExplanation) -> Iterator[StepExplanation]:
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists)
-def test_explanation_matches_the_admission(
+def test_explanation_agrees_with_the_admission(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
     node = node_with(inventory, **world)
@@ -169,7 +169,7 @@ def test_explanation_does_not_change_later(
 
 
 @given(worlds, inventories(), pod_lists)
-def test_preferred_alignment_is_real(
+def test_preferred_result_is_aligned(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
     node = node_with(inventory, **world)
@@ -244,7 +244,7 @@ def test_order_of_devices_and_resources_does_not_matter(
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists, st.booleans())
-def test_restart_changes_nothing_for_running_pods(
+def test_restart_does_not_change_running_pods(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...], reboot: bool
 ) -> None:
     # If every plugin re-registers before the pods are readmitted, everything is as before. Without
