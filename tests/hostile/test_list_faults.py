@@ -52,7 +52,7 @@ def raw(kubelet: MockKubelet, lists: hostile.Lists) -> Iterator[hostile.RawPlugi
         (ListFault.DUPLICATE_IDS, 4, 4, "4 duplicate device ids: the last entry of an id counts"),
         (ListFault.EMPTY_ID, 5, 5, "a device has an empty id"),
         (ListFault.UNKNOWN_HEALTH, 5, 4, "invalid health 'Sick': counts as Unhealthy"),
-        (ListFault.NEGATIVE_NUMA, 5, 5, "NUMA node -5 does not exist"),
+        (ListFault.NEGATIVE_NUMA, 5, 5, "invalid NUMA node -5"),
         (ListFault.EMPTY_TOPOLOGY, 5, 5, ""),
     ],
 )
