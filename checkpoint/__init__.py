@@ -1,9 +1,24 @@
-"""The kubelet's ``kubelet_internal_checkpoint``: model, exact text, checksum, file store.
+"""The kubelet's file ``kubelet_internal_checkpoint``: model, exact text, checksum and storage.
 
-Usable alone: ``checkpoint.load(path)`` reads the file of any kubelet since v1.20.
+The package is independent of the rest: ``checkpoint.load(path)`` reads the file of any kubelet
+since v1.20. It does not know protobuf (a plugin's response is opaque bytes) or ``devicemanager``,
+and so not what an entry means for pods and devices.
 
-What may never appear here: protobuf (the allocation response is opaque bytes) and anything
-of ``devicemanager``, in particular what a checkpoint means for pods and devices.
+In:   entries and registered devices (``Checkpoint``), or the bytes of a file.
+Out:  the bytes that a kubelet would write, durably on disk; the contents of a file, or as much
+      of a damaged one as can be read.
+
+Invariants:
+
+* Files are equal to the kubelet's, byte for byte, and each can read the other's.
+* A reader finds the old or the new contents, never a mixture (``store``).
+* When a write returns, every change made before the call is on disk, as durably as chosen
+  (``shared_writer``, ``files``).
+* The cost of a write is that of the change, not of the file (``document``, ``fnv``).
+
+Where to start reading: ``model`` and ``text`` for the format; ``parse`` and ``inspection`` for
+reading; ``document``, ``shared_writer`` and ``store`` for writing. ``repairing`` makes a damaged
+file loadable again.
 """
 
 from __future__ import annotations
@@ -72,8 +87,8 @@ __all__ = [
     "without_pods",
 ]
 
-# What reads a file's text, which a node does not need that starts afresh, and what looks for
-# faults in it, which no kubelet needs.
+# Loaded at first use, to keep start-up fast: a node without a checkpoint does not need the
+# parser, and no kubelet needs inspection and repair.
 _LAZY = {
     "Finding": "consistency",
     "FindingKind": "consistency",

@@ -1,4 +1,4 @@
-"""What no kubelet would have written, in a file that it would read without a word."""
+"""Find inconsistencies that no kubelet writes, in a file that a kubelet loads without error."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ __all__ = ["Finding", "FindingKind", "inconsistencies"]
 
 
 class FindingKind(enum.StrEnum):
-    """What is inconsistent."""
+    """Kinds of inconsistencies."""
 
     HELD_TWICE = "held-twice"
-    """Two pods hold one device. Two containers of one pod may: a device of an init container
-    that has ended goes to the next container."""
+    """A device is allocated to two pods. Two containers of one pod can have the same device,
+    because app containers reuse devices of init containers."""
     REPEATED_ENTRY = "repeated-entry"
-    """A container has more than one entry for a resource; the last one counts."""
+    """A container has several entries for a resource; the last one counts."""
     UNREGISTERED_RESOURCE = "unregistered-resource"
-    """A container holds devices of a resource that has no plugin."""
+    """A container has devices of a resource that is not registered."""
 
 
 @attrs.frozen
 class Finding:
-    """One inconsistency; ``message`` is a line for people."""
+    """One inconsistency, with a one-line message."""
 
     kind: FindingKind
     message: str
     resource: str
     pods: tuple[str, ...]
-    """The UIDs of the pods concerned, in the file's order."""
+    """UIDs of the pods concerned, in the order of the file."""
 
 
 def inconsistencies(checkpoint: Checkpoint) -> tuple[Finding, ...]:
-    """All findings, by kind, in the file's order."""
+    """Return all findings by kind, in the order of the file."""
     entries = checkpoint.entries or ()
     registered = checkpoint.registered_devices or {}
     return (*_held_twice(entries), *_repeated(entries), *_unregistered(entries, registered.keys()))
 
 
 def _held_twice(entries: tuple[PodDevicesEntry, ...]) -> Iterator[Finding]:
+    # Dicts with None as values are sets that keep the order of the file.
     holders: dict[tuple[str, str], dict[str, None]] = {}
     for entry in entries:
         for ids in (entry.device_ids or {}).values():
@@ -51,7 +52,7 @@ def _held_twice(entries: tuple[PodDevicesEntry, ...]) -> Iterator[Finding]:
                 holders.setdefault((entry.resource_name, id_), {})[entry.pod_uid] = None
     for (resource, id_), pods in holders.items():
         if len(pods) > 1:
-            text = f"device {id_} of {resource} is held by {len(pods)} pods: {', '.join(pods)}"
+            text = f"device {id_} of {resource} is allocated to {len(pods)} pods: {', '.join(pods)}"
             yield Finding(FindingKind.HELD_TWICE, text, resource, tuple(pods))
 
 
@@ -71,5 +72,5 @@ def _unregistered(
         if entry.resource_name not in registered:
             holders.setdefault(entry.resource_name, {})[entry.pod_uid] = None
     for resource, pods in holders.items():
-        text = f"{resource} is not registered, but held by: {', '.join(pods)}"
+        text = f"{resource} is not registered, but allocated to: {', '.join(pods)}"
         yield Finding(FindingKind.UNREGISTERED_RESOURCE, text, resource, tuple(pods))

@@ -1,4 +1,5 @@
-"""From bytes to JSON values, each with what is wrong with it kept at its place."""
+"""Decode JSON without losing what is wrong with it: duplicate keys, exact number texts, and
+the position up to which a damaged text is valid."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ __all__ = [
 
 @attrs.frozen
 class Number:
-    """A JSON number, kept as text: Go takes 1.0 or 1e3 for no integer."""
+    """A JSON number as text, because Go rejects 1.0 or 1e3 as an integer."""
 
     text: str
 
 
 @attrs.frozen
 class Repeated:
-    """An object in which a key stands twice. Nothing of it is used."""
+    """An object with a duplicate key; its values are not used."""
 
     key: str
 
@@ -41,8 +42,11 @@ Object: TypeAlias = dict[str, Value]
 
 
 class Problem(Exception):
-    """What is wrong, before it is known in which file. ``position`` is the character up to
-    which the text is JSON; None if the trouble is not one of JSON's grammar."""
+    """A problem in a file whose name is not known here.
+
+    ``position`` is the character up to which the text is valid JSON; None if the problem is
+    not the syntax.
+    """
 
     def __init__(self, text: str, position: int | None = None) -> None:
         super().__init__(text)
@@ -50,7 +54,7 @@ class Problem(Exception):
 
 
 def decode(data: bytes) -> Value:
-    """The JSON value in ``data``. Raises Problem."""
+    """Decode JSON from bytes. Raises Problem."""
     if not data.strip():
         raise Problem("the file is empty" if not data else "the file is blank")
     try:
@@ -63,14 +67,14 @@ def decode(data: bytes) -> Value:
 
 
 def decode_text(text: str) -> Value:
-    """The JSON value in ``text``. Raises Problem."""
+    """Decode JSON from text. Raises Problem."""
     try:
         value: Value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        # Some of the texts end so that a place can follow, which stands before them here.
+        # Some messages of json end in a preposition for the position, which comes first here.
         fault = error.msg.removesuffix(" at").removesuffix(" starting")
         raise Problem(
-            f"not JSON at character {error.pos}: {fault}: the file is cut off or damaged",
+            f"not JSON at character {error.pos}: {fault}: the file is truncated or damaged",
             error.pos,
         ) from error
     except RecursionError as error:
@@ -79,14 +83,14 @@ def decode_text(text: str) -> Value:
 
 
 def decode_at(text: str, start: int) -> tuple[Value, int]:
-    """The JSON value that begins at ``start``, and where it ends. Raises Problem, whose
-    position is there in any case."""
+    """Decode the JSON value at ``start``; return it and its end. Raises Problem with a
+    position."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         raise Problem(error.msg, max(error.pos, start)) from error
     except (RecursionError, Problem) as error:
-        raise Problem(str(error), len(text)) from error  # who knows how far it came
+        raise Problem(str(error), len(text)) from error  # the position is unknown
     return value, end
 
 
@@ -99,13 +103,15 @@ def _pairs(pairs: list[tuple[str, Value]]) -> Object | Repeated:
         if key in seen:
             return Repeated(key)
         seen.add(key)
-    raise AssertionError("some key stands twice")
+    raise AssertionError("a key is a duplicate")
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise Problem(f"not JSON: {name} is no value")
+    raise Problem(f"not JSON: invalid value {name}")
 
 
+# Python's parser accepts more than Go's: duplicate keys, NaN, and numbers of any form. The hooks
+# record or reject these instead of hiding them.
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_pairs,
     parse_int=Number,
@@ -114,18 +120,19 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-# A text, or a mark that opens or closes a list or an object; a lone quote opens a text that
-# has no end.
+# A string, or a bracket. A lone quote starts a string without an end.
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{}]', re.DOTALL)
 _CLOSING: Final = {"[": "]", "{": "}"}
 _ELEMENTS: Final = 3
-"""How deep an element of PodDeviceEntries or of RegisteredDevices lies: in Data's list or
-object."""
+"""Nesting depth of an element of PodDeviceEntries or RegisteredDevices."""
 
 
 def readable_part(text: str, position: int) -> tuple[str, int]:
-    """What stands before ``position``, up to the last whole entry or resource, with all that
-    is open closed: JSON again, unless there was nothing whole. And where that ends."""
+    """Return the part of ``text`` before ``position`` that is complete, and where it ends.
+
+    It is cut after the last complete entry or resource, and open brackets are closed, so that
+    it is JSON again. Empty if there is no complete element.
+    """
     end, closers = 0, ""
     stack: list[str] = []
     for token in _TOKEN.finditer(text, 0, position):
@@ -133,7 +140,7 @@ def readable_part(text: str, position: int) -> tuple[str, int]:
             case "[" | "{" as mark:
                 stack.append(_CLOSING[mark])
             case "]" | "}":
-                stack.pop()  # opened before: up to here the text is JSON
+                stack.pop()  # never empty: up to ``position`` the text is valid JSON
                 if len(stack) <= _ELEMENTS:
                     end, closers = token.end(), "".join(reversed(stack))
             case '"':
@@ -142,5 +149,5 @@ def readable_part(text: str, position: int) -> tuple[str, int]:
 
 
 def shown(key: str) -> str:
-    """A key as it is quoted in an error, cut where it is long."""
+    """Quote a key for an error message, shortened if it is long."""
     return json.dumps(key if len(key) <= 60 else f"{key[:60]}…")

@@ -1,18 +1,20 @@
-"""A checkpoint that grows and shrinks pod by pod, rendered at the cost of what changed.
+"""A checkpoint that changes pod by pod, rendered at the cost of the change."""
 
-Why not render all of it each time: every admission waits for a write, and the checksum runs
-over the whole text, half a megabyte with a thousand pods. There are three flows here, and none
-hashes what has not changed:
-
-* a pod is added at the end, the usual case: its own bytes are hashed, on from the state in
-  which the last block left the hash;
-* a pod in the middle changes or goes: its block is hashed again; what the blocks behind it do
-  to any state is remembered (:class:`checkpoint.fnv.Effect`), so each costs a look-up;
-* devices register or change health: only what follows the entries is rendered.
-
-A caller with one lock changes the :class:`Document` and takes a :class:`Snapshot` under that
-lock, which copies pointers only, and renders the snapshot outside of it.
-"""
+# Theory of operation. Every admission waits for a write, and the checksum covers the whole text:
+# half a megabyte with a thousand pods. Hashing all of it each time would cost more than the rest
+# of an admission. Therefore pods are grouped in blocks of up to 32 pods, and the hash state at
+# the end of each block is stored. There are three cases, and none hashes unchanged text:
+#
+# * A pod is added at the end, the usual case: its bytes are hashed, starting from the state at
+#   the end of the last block.
+# * A pod in the middle changes or is removed: its block is hashed again. The following blocks
+#   start from a new state, but their effect on any state is cached (``fnv.Effect``), so each
+#   costs one table lookup.
+# * Devices register or change health: only the part after the entries is rendered.
+#
+# Locking: the caller changes the :class:`Document` and takes a :class:`Snapshot` with its lock
+# held, which copies only pointers. It renders the snapshot without its lock. Snapshots share one
+# renderer, which has a lock.
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ from checkpoint.text import (
 __all__ = ["Document", "Snapshot"]
 
 _BLOCK: Final = 32
-"""The most pods of a block. What a change costs is its own block hashed again, and a number
-looked up for every block after it."""
+"""Largest number of pods in a block. A change costs one block hashed again, and one table
+lookup for each later block; this size balances the two for a thousand pods."""
 _START: Final = fnv1a_32(HASHED_HEAD)
 _NO_ENTRIES: Final = extend(_START, b"<nil>")
 _OPEN: Final = step(_START, ord("["))
@@ -47,10 +49,11 @@ _SPACE: Final = ord(" ")
 
 
 class Document:
-    """The pods' entries, in the order in which the pods first came, and the registered devices.
+    """The entries of all pods, in the order in which the pods were added, and the registered
+    devices.
 
-    A document without entries has ``null`` for them, as the kubelet's ``toCheckpointData``
-    leaves it (v1.32). Not thread-safe; its snapshots are.
+    Without entries the file has ``null``, as from the kubelet's ``toCheckpointData`` (v1.32).
+    Not thread-safe; its snapshots are.
     """
 
     def __init__(self) -> None:
@@ -59,57 +62,57 @@ class Document:
         self._renderer = _Renderer()
 
     def put(self, key: str, entries: Sequence[Rendered]) -> None:
-        """Set all entries of a pod, each from :func:`checkpoint.render_entry`. A pod that is
-        known already keeps its place."""
+        """Set the entries of a pod, each from :func:`checkpoint.render_entry`. A known pod keeps
+        its position."""
         if entries:
             self._pods[key] = join(entries)
         else:
             self.remove(key)
 
     def remove(self, key: str) -> None:
-        """Drop a pod; nothing happens if it is not there."""
+        """Remove a pod; an unknown one is ignored."""
         self._pods.pop(key, None)
 
     @property
     def registered(self) -> RegisteredDevices:
-        """RegisteredDevices as last set. Not to be changed."""
+        """RegisteredDevices as last set. Do not modify it."""
         return self._registered
 
     def set_registered(self, registered: RegisteredDevices) -> None:
         """Set RegisteredDevices: resource to the ids of its healthy devices, in file order.
-        Only resources that differ from last time are rendered again."""
+        Only changed resources are rendered again."""
         if registered != self._registered:
             self._registered = dict(registered)
 
     def snapshot(self) -> Snapshot:
-        """The document as it is now; costs a copy of one pointer a pod."""
+        """Return the present state, at the cost of one pointer per pod."""
         return Snapshot(tuple(self._pods.values()), self._registered, self._renderer)
 
     def render(self) -> bytes:
-        """The file's contents as of now: ``snapshot().render()``."""
+        """Return the present contents of the file: ``snapshot().render()``."""
         return self.snapshot().render()
 
 
 @attrs.frozen(eq=False, repr=False)
 class Snapshot:
-    """A document at one moment. Snapshots may be rendered from any thread and in any order;
-    in the order in which they were taken it is fast."""
+    """A document at one moment. Snapshots can be rendered on any thread and in any order;
+    rendering in the order of creation is fast."""
 
     _pods: tuple[Rendered, ...]
     _registered: RegisteredDevices
     _renderer: _Renderer
 
     def render(self) -> bytes:
-        """The file's contents, equal to ``dumps`` of the same data."""
+        """Return the contents of the file, equal to ``dumps`` of the same data."""
         return b"".join(self.parts())
 
     def parts(self) -> list[bytes]:
-        """The same in pieces, which spares the copy: for :meth:`FileStore.write`."""
+        """Return the contents in pieces, to avoid a copy in :meth:`FileStore.write`."""
         return self._renderer.render(self._pods, self._registered)
 
 
 class _Block:
-    """Some pods that follow each other, in both texts."""
+    """Consecutive pods, in both texts."""
 
     __slots__ = ("_effect", "json", "pods")
 
@@ -119,9 +122,9 @@ class _Block:
         self._effect: Effect | None = None
 
     def on(self, state: int) -> int:
-        """The hash's state after this block."""
+        """Return the hash state after this block, starting from ``state``."""
         if self._effect is None:
-            # Not earlier: before most blocks nothing ever changes.
+            # Created at first use: nothing ever changes in front of most blocks.
             spaced = (part for pod in self.pods for part in (b" ", pod.hashed))
             self._effect = Effect(*tuple(spaced)[1:])
         return self._effect.on(state)
@@ -129,28 +132,30 @@ class _Block:
 
 @attrs.define(eq=False, repr=False)
 class _Rendering:
-    """The blocks of some pods, with how many pods there are up to the end of each and the
-    hash's state there."""
+    """The blocks of a rendering."""
 
     pods: tuple[Rendered, ...] = ()
     blocks: list[_Block] = attrs.field(factory=list)
     ends: list[int] = attrs.field(factory=list)
+    """Number of pods up to the end of each block."""
     states: list[int] = attrs.field(factory=list)
+    """Hash state at the end of each block."""
 
     def up_to(self, count: int, pods: tuple[Rendered, ...]) -> _Rendering:
-        """Begin another rendering with the blocks that lie within the first ``count`` pods."""
+        """Start a new rendering with the blocks within the first ``count`` pods."""
         kept = bisect_right(self.ends, count)
         return _Rendering(pods, self.blocks[:kept], self.ends[:kept], self.states[:kept])
 
     def keep(self, block: _Block) -> None:
-        """Append a block of the last rendering that stood elsewhere."""
+        """Append a block of the last rendering at a new position."""
+        # Small blocks are merged: otherwise removing pods would leave more and more of them.
         if self._has_room(len(block.pods), _BLOCK // 2):
             self.add(block.pods)
         else:
             self._append(block, block.on(self._state()))
 
     def add(self, pods: tuple[Rendered, ...]) -> None:
-        """Append pods that are in no block, at the cost of their own bytes."""
+        """Append pods without a block, at the cost of hashing them."""
         text = join(pods)
         json, state = text.json, extend(self._state(), text.hashed)
         if self._has_room(len(pods), _BLOCK):
@@ -172,10 +177,11 @@ class _Rendering:
 
 
 class _Renderer:
-    """Remembers the last rendering, to do again only what has changed since."""
+    """Caches the last rendering, so that only changes are rendered."""
 
     def __init__(self) -> None:
-        # Guards everything below; held while hashing, never by the document's owner.
+        # Guards the fields below. Held while hashing; the owner of the document need not wait
+        # for it.
         self._lock = threading.Lock()
         self._last = _Rendering()
         self._tail = _Tail()
@@ -196,10 +202,10 @@ class _Renderer:
 
 
 def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
-    """Render ``pods``, and reuse the blocks of the last rendering."""
+    """Render ``pods`` with the blocks of the last rendering."""
     now = last.up_to(_common_prefix(last.pods, pods), pods)
     kept = len(now.blocks)
-    # A pod is in one block only, so its first pod names a block.
+    # Each pod is in one block, so the first pod identifies the block.
     others = {block.pods[0]: block for block in last.blocks[kept:]}
     at = now.ends[-1] if now.ends else 0
     if not others:  # the usual case: pods were added at the end
@@ -219,14 +225,14 @@ def _follow(last: _Rendering, pods: tuple[Rendered, ...]) -> _Rendering:
 
 
 def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered, _Block]) -> int:
-    """Return where the next known block begins after ``start``, or where a full block ends."""
+    """Return the start of the next reusable block after ``start``, or the end of a full block."""
     most = min(start + _BLOCK, len(pods))
     return next((at for at in range(start + 1, most) if pods[at] in blocks), most)
 
 
 class _Tail:
-    """Renders what follows the entries. It is hashed again whenever an entry changes, so its
-    effect on the hash is remembered."""
+    """Renders the part after the entries. Every change of an entry changes the hash state
+    before this part, so its effect on the hash is cached."""
 
     def __init__(self) -> None:
         self._registered: RegisteredDevices | None = None
@@ -245,14 +251,15 @@ class _Tail:
         self, name: str, registered: RegisteredDevices
     ) -> tuple[tuple[str, ...] | None, Rendered]:
         ids = registered[name]
-        known = self._resources.get(name)
-        if known is not None and known[0] == ids:
-            return known
+        cached = self._resources.get(name)
+        if cached is not None and cached[0] == ids:
+            return cached
         return ids, render_resource(name, ids)
 
 
 def _common_prefix(old: tuple[Rendered, ...], new: tuple[Rendered, ...]) -> int:
-    """Return how many pods both begin with. Whole slices are compared, at C speed."""
+    """Return the number of leading pods that are equal."""
+    # Bisection over slices: comparing slices runs at C speed, a loop over pods does not.
     low, high = 0, min(len(old), len(new))
     if old[:high] == new[:high]:
         return high

@@ -1,4 +1,4 @@
-"""What can go wrong with a checkpoint. Every message is one line: what, where, what to do."""
+"""Errors of checkpoints. Every message is one line: where, what, and what to do."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ __all__ = [
     "ChecksumMismatch",
 ]
 
-_START_AFRESH = "move it away to start afresh, or restore a good copy"
+_ADVICE = "restore a good copy, or move it away to start without a checkpoint"
 
 
 class CheckpointError(Exception):
-    """Any failure of this package that has to do with a file or its contents."""
+    """Base class of errors about a checkpoint file or its contents."""
 
 
 class CheckpointNotFound(CheckpointError):
-    """There is no such file. To the kubelet that means a fresh start."""
+    """The file does not exist. The kubelet then starts without a checkpoint."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self.source = source
 
     def __str__(self) -> str:
-        return f"{self.source}: no such file: nothing was checkpointed there, or the path is wrong"
+        return f"{self.source}: no such file: check the path; no kubelet has written it yet"
 
 
 class CheckpointUnreadable(CheckpointError):
-    """The file is there but its contents cannot be had; ``__cause__`` has the OSError, if any."""
+    """The file exists but cannot be read; ``__cause__`` has the OSError, if any."""
 
     def __init__(self, source: str, reason: str) -> None:
         super().__init__(source, reason)
@@ -40,12 +40,12 @@ class CheckpointUnreadable(CheckpointError):
     def __str__(self) -> str:
         return (
             f"{self.source}: cannot be read: {self.reason}; "
-            "check its type and permissions, or move it away to start afresh"
+            "check its type and permissions, or move it away to start without a checkpoint"
         )
 
 
 class CheckpointCorrupt(CheckpointError):
-    """The contents are not a checkpoint, or not one as it was written."""
+    """The contents are not a checkpoint, or were altered."""
 
     def __init__(self, problem: str, source: str = "checkpoint") -> None:
         super().__init__(problem, source)
@@ -53,19 +53,19 @@ class CheckpointCorrupt(CheckpointError):
         self.source = source
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.problem}; {_START_AFRESH}"
+        return f"{self.source}: {self.problem}; {_ADVICE}"
 
 
 class ChecksumMismatch(CheckpointCorrupt):
-    """The data is well-formed and is not what was written.
+    """The data is well-formed but was altered.
 
-    ``expected`` is the checksum that this data has, ``found`` the one in the file.
+    ``expected`` is the checksum of the data, ``found`` the one in the file.
     """
 
     def __init__(self, expected: int, found: int, source: str = "checkpoint") -> None:
-        problem = f"the file says checksum {found}, but its data has {expected}: it was altered"
+        problem = f"checksum is {found}, but the data has {expected}: the file was altered"
         super().__init__(problem, source)
-        # What pickle hands to the constructor again.
+        # Pickle passes these to the constructor when it loads the error.
         self.args = (expected, found, source)
         self.expected = expected
         self.found = found
@@ -74,8 +74,8 @@ class ChecksumMismatch(CheckpointCorrupt):
 class CheckpointWriteError(CheckpointError):
     """The file could not be written or moved; ``__cause__`` has the OSError.
 
-    Unless ``replaced`` is true, the file is what it was before. If it is true, the new
-    contents are in place but may not survive a power failure.
+    If ``replaced`` is false, the file is unchanged. If it is true, the file has the new
+    contents, but they may not survive a power failure.
     """
 
     def __init__(self, source: str, reason: str, replaced: bool = False) -> None:
@@ -85,5 +85,5 @@ class CheckpointWriteError(CheckpointError):
         self.replaced = replaced
 
     def __str__(self) -> str:
-        state = "it may be lost at a power failure" if self.replaced else "it is unchanged"
+        state = "a power failure may undo the write" if self.replaced else "it is unchanged"
         return f"{self.source}: cannot be written: {self.reason}; {state}"

@@ -1,8 +1,8 @@
-"""What a store does to the file system, and how much of it reaches the disk.
+"""File system operations of a store, and the durability of its writes.
 
-Every operation of :class:`checkpoint.FileStore` that changes a directory is one method here.
-A subclass can therefore record them, replay any prefix of them as after a power failure, or
-make one of them fail.
+Each operation of :class:`checkpoint.FileStore` that changes a directory is one method here.
+Subclasses can record the operations, replay any prefix as after a power failure, or let one of
+them fail.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from typing import Final, TypeAlias
 __all__ = ["Contents", "Durability", "FileOperations"]
 
 Contents: TypeAlias = bytes | Sequence[bytes]
-"""A file's contents, or the pieces that make them one after another."""
+"""Contents of a file, whole or in consecutive pieces."""
 
 _MOST_PIECES: Final = os.sysconf("SC_IOV_MAX")
 
 
 class Durability(enum.StrEnum):
-    """What a write that has returned survives. Every level replaces the file by a rename, so
-    that no reader ever sees half of it."""
+    """What a completed write survives. Every level replaces the file by a rename, so that
+    readers see either the old or the new contents."""
 
     PROCESS = "process"
-    """The end of the process, by SIGKILL too: nothing is flushed. A power failure may leave
-    an older file, an empty one or a damaged one."""
+    """A killed process. Nothing is flushed: a power failure can leave an older, empty or
+    damaged file."""
     KUBELET = "kubelet"
-    """As the kubelet's own store (pkg/kubelet/util/store/filestore.go, v1.32): the data is
-    flushed before the rename. A power failure leaves the new file or the one before, whole."""
+    """The same as in the kubelet (pkg/kubelet/util/store/filestore.go, v1.32): data is flushed
+    before the rename. A power failure leaves the old or the new file undamaged."""
     POWER = "power"
-    """A power failure: the directory is flushed, too, so that the new name is on the disk."""
+    """A power failure. The directory is flushed, too, so that the new name is on disk."""
 
 
 class FileOperations:
-    """The operating system's own operations. Each raises OSError."""
+    """The operations of the operating system. Each raises OSError."""
 
     def create(self, path: str) -> int:
-        """Create a new file, readable by its owner alone as the kubelet's, and return a
-        descriptor to write to. Raises FileExistsError if the name is taken."""
+        """Create a file that only its owner can read, like the kubelet's, and return a
+        descriptor to write to. Raises FileExistsError if the name exists."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, descriptor: int, data: Contents) -> None:
-        """Append all of ``data``."""
+        """Append ``data``."""
         if isinstance(data, bytes):
             return _write_whole(descriptor, data)
         for start in range(0, len(data), _MOST_PIECES):
@@ -53,21 +53,25 @@ class FileOperations:
                 _write_whole(descriptor, b"".join(pieces)[written:])
 
     def flush(self, descriptor: int) -> None:
-        """Return once what was written is on the disk."""
+        """Flush the written data to disk."""
         os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
+        """Close a descriptor."""
         os.close(descriptor)
 
+    # The next two take strings: every admission waits for a write, and making a Path is slow.
+
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name; a file that had it is gone."""
-        os.rename(old, new)  # noqa: PTH104  # text: a Path takes its time
+        """Rename a file, replacing any file of the new name."""
+        os.rename(old, new)  # noqa: PTH104
 
     def remove(self, path: str) -> None:
-        os.unlink(path)  # noqa: PTH108  # as above
+        """Remove a file."""
+        os.unlink(path)  # noqa: PTH108
 
     def flush_directory(self, path: str) -> None:
-        """Return once the names in a directory are on the disk."""
+        """Flush the names in a directory to disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)

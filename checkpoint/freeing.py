@@ -1,12 +1,12 @@
-"""Freeing the file that a rename replaces, apart from who waits for the rename.
+"""Free the file that a rename replaces in a background thread."""
 
-A file system frees a file when its last name and its last descriptor are gone. On ext4 that
-is a fourth of a small checkpoint's whole write, and every admission would wait for it. So a
-descriptor holds the old file over the rename, and a thread lets go of it afterwards.
-
-A write begins when no file waits: it needs no more room on the disk than a write that frees by
-itself.
-"""
+# A file system frees a file when its last name and its last descriptor are gone. On ext4 this
+# takes a quarter of the time of a small checkpoint's write, and every admission would wait for
+# it. Therefore a descriptor holds the old file during the rename, and a thread closes it
+# afterwards.
+#
+# A new write first waits until the previous file is freed (``settle``). So writes need no more
+# disk space than without this module.
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from checkpoint.files import FileOperations
 __all__ = ["Freeing"]
 
 _Held: TypeAlias = SimpleQueue[tuple[int, threading.Lock] | None]
-"""What a thread has to free, and what to unlock then; None ends it."""
+"""Descriptors for the thread to close, with the lock to release then; None ends the thread."""
 
 
 class Freeing:
-    """Frees replaced files in a thread, which begins at the first and ends with ``close``. Any
-    thread may call, and be interrupted at any line: whoever comes next waits for nobody who is
-    gone."""
+    """Frees replaced files in a thread that starts with the first file and ends in ``close``.
+
+    Thread-safe. A caller can be interrupted at any line; later callers never wait for it.
+    """
 
     def __init__(self, files: FileOperations | None = None) -> None:
         self._files = files or FileOperations()
-        # Locked until the file that came last is freed; each file has its own.
+        # Locked until the last file is freed. Each file has a separate lock, so an interrupted
+        # caller cannot leave one locked that others wait for.
         self._last = threading.Lock()
         # Guards the two below.
         self._lock = threading.Lock()
@@ -39,36 +41,37 @@ class Freeing:
         self._held: _Held = SimpleQueue()
 
     def hold(self, path: str) -> int | None:
-        """Return a descriptor that keeps the file at ``path`` from being freed, whatever
-        becomes of its name; None if there is no file, or no descriptor to be had."""
+        """Return a descriptor that keeps the file at ``path`` from being freed; None without
+        a file or a free descriptor."""
         try:
-            # O_PATH opens nothing: no FIFO makes it wait, no remount read-only is in its way.
+            # O_PATH does not open the file itself, so it cannot block on a FIFO.
             return os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
 
     def free(self, descriptor: int) -> None:
-        """Let go of a file that was held. Returns at once, if a thread can be had."""
+        """Close a descriptor from ``hold``, in the thread if one can be started."""
         freed = threading.Lock()
         freed.acquire()
         with self._lock:
             if self._has_thread():
                 self._held.put((descriptor, freed))
-                # Only now: nobody may wait for a file that the thread does not know of.
+                # After ``put``: an interrupt in between must not leave callers waiting for a
+                # file that the thread does not know of.
                 self._last = freed
                 return
         self._close(descriptor)
 
     def settle(self) -> None:
-        """Return when no file waits."""
+        """Wait until all files are freed."""
         last, thread = self._last, self._thread
-        # Usually it is freed by now. A process that was forked has no such thread.
+        # Usually the file is freed by now. A forked process does not have the thread.
         if last.locked() and thread is not None and thread.is_alive():
             with last:
                 return
 
     def close(self) -> None:
-        """Return when no file waits and the thread has ended. May be used again."""
+        """Wait until all files are freed and the thread has ended. Can be used again."""
         self.settle()
         with self._lock:
             thread = self._end()
@@ -76,12 +79,13 @@ class Freeing:
             thread.join()
 
     def _has_thread(self) -> bool:
-        """Start the thread if there is none; hold the lock. False: there is none to be had."""
+        """Start the thread if needed. Must be called with the lock held. False if no thread
+        can be started."""
         if self._thread is None or not self._thread.is_alive():
             self._end()
             held: _Held = SimpleQueue()
             self._held = held
-            self._last = threading.Lock()  # nobody unlocks that of a thread that is gone
+            self._last = threading.Lock()  # a dead thread cannot release the old one
             self._thread = threading.Thread(
                 target=self._run, args=(held,), name="checkpoint freeing", daemon=True
             )
@@ -93,8 +97,8 @@ class Freeing:
         return True
 
     def _end(self) -> threading.Thread | None:
-        """Have the thread end after what it has to do; hold the lock. One whose start was
-        interrupted ends as soon as it begins."""
+        """Let the thread end after its remaining work. Must be called with the lock held.
+        A thread whose start was interrupted ends as soon as it begins."""
         thread = self._thread
         if thread is not None:
             self._held.put(None)

@@ -1,5 +1,8 @@
-"""What a checkpoint holds. Go's nil and its empty slices and maps are kept apart everywhere,
-since both the file and the checksum show the difference: nil is None here."""
+"""The contents of a checkpoint.
+
+Go's nil is None here and differs from an empty tuple or dict everywhere, because both the file
+and the checksum show the difference.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,19 @@ import attrs
 __all__ = ["Checkpoint", "DevicesPerNUMA", "PodDevicesEntry", "RegisteredDevices"]
 
 DevicesPerNUMA: TypeAlias = Mapping[int, tuple[str, ...] | None]
-"""NUMA node to device ids; -1 stands for devices without topology. A device with two
-nodes stands under both."""
+"""NUMA node to device ids; devices without topology are under -1. A device with two nodes is
+listed under both."""
 
 RegisteredDevices: TypeAlias = Mapping[str, tuple[str, ...] | None]
-"""Resource name to the ids of its healthy devices."""
+"""Resource to the ids of its healthy devices."""
 
 
 @attrs.frozen
 class PodDevicesEntry:
-    """The devices of one resource that one container holds (``PodDevicesEntry``,
+    """The devices of one resource that are allocated to one container (``PodDevicesEntry``,
     pkg/kubelet/cm/devicemanager/checkpoint, v1.32).
 
-    ``alloc_resp`` is the serialised ContainerAllocateResponse, which this package
-    never looks into.
+    ``alloc_resp`` is the serialized ContainerAllocateResponse; it is not interpreted here.
     """
 
     pod_uid: str
@@ -36,10 +38,11 @@ class PodDevicesEntry:
 
 @attrs.frozen
 class Checkpoint:
-    """All of ``kubelet_internal_checkpoint`` but the checksum, which follows from it.
+    """The contents of ``kubelet_internal_checkpoint`` without the checksum, which follows from
+    them.
 
-    Order of ``entries`` and of device ids is part of the file and of the checksum; order
-    of mappings is not.
+    The order of ``entries`` and of device ids is part of the file and of the checksum; the
+    order of mappings is not.
     """
 
     entries: tuple[PodDevicesEntry, ...] | None

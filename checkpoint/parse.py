@@ -1,9 +1,14 @@
-"""From the file's text to the model, as Go's json.Unmarshal reads the kubelet's types.
+"""Parse the file's text, as Go's json.Unmarshal does for the kubelet's types.
 
-Like there: unknown fields are ignored, known ones match in any case, null and absent are the
-zero value, a lone surrogate becomes U+FFFD. Stricter than there, since no kubelet writes it
-and it hides damage: bytes that are not UTF-8, and keys that stand twice in an object that
-is read.
+As in Go, unknown fields are ignored, known fields match in upper and lower case, null and
+absent fields are the zero value, and a lone surrogate becomes U+FFFD. Two things are stricter,
+because no kubelet writes them and they hide damage: bytes that are not UTF-8, and duplicate
+keys in an object that is read.
+
+Files of kubelets up to v1.19, which v1.22 to v1.30 read as well, have a list of devices without
+NUMA nodes in each entry (``v1`` here). Their checksum is computed from a different text
+(``checkpointDataV1.checksum``, pkg/kubelet/cm/devicemanager/checkpoint/checkpointv1.go, v1.22):
+it has the list in the map's place, but today's type names otherwise.
 """
 
 from __future__ import annotations
@@ -15,17 +20,20 @@ from typing import Final, NoReturn
 
 from checkpoint.decode import Number, Object, Problem, Repeated, Value, decode, shown
 from checkpoint.errors import CheckpointCorrupt, ChecksumMismatch
+from checkpoint.fnv import fnv1a_32
 from checkpoint.model import Checkpoint, PodDevicesEntry
-from checkpoint.text import checksum
-from checkpoint.v1 import NODE, checksum_v1
+from checkpoint.text import HASHED_HEAD, checksum, render_registered, render_resource
 
 __all__ = [
+    "checksum_v1",
     "loads",
     "read_entry",
     "read_file",
     "read_resource",
 ]
 
+NODE: Final = 0
+"""The NUMA node for the devices of a v1 file."""
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _UINT64: Final = range(1 << 64)
 _NODE: Final = re.compile("[+-]?[0-9]{1,40}")
@@ -36,11 +44,11 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 def loads(
     data: bytes, *, source: str = "checkpoint", verify: bool = True, v1: bool = False
 ) -> Checkpoint:
-    """The checkpoint in ``data``; ``source`` names it in errors.
+    """Parse a checkpoint; ``source`` names it in errors.
 
-    With ``v1`` also one of a kubelet before v1.20, whose devices are put on node 0. Raises
-    CheckpointCorrupt, and ChecksumMismatch unless ``verify`` is false, which is for looking
-    into a file that a kubelet would reject.
+    With ``v1``, also accept a file of a kubelet before v1.20; its devices are put on node 0.
+    Raises CheckpointCorrupt, or ChecksumMismatch unless ``verify`` is false. Use the latter to
+    inspect a file that a kubelet would reject.
     """
     try:
         return _loads(data, source, verify, v1=False)
@@ -71,27 +79,28 @@ def _loads(data: bytes, source: str, verify: bool, *, v1: bool) -> Checkpoint:
 
 
 def read_file(value: Value) -> tuple[list[Value] | None, Object | None, int]:
-    """PodDeviceEntries, RegisteredDevices and the checksum of a decoded file, with what is in
-    the two not looked at yet. Raises Problem."""
+    """Return the values of PodDeviceEntries and RegisteredDevices, which are not validated
+    yet, and the checksum. Raises Problem."""
     file = _fields(value, "the file", ("Data", "Checksum"))
     data = _fields(file.get("Data"), "Data", ("PodDeviceEntries", "RegisteredDevices"))
-    # A kubelet reads into a checkpoint of empty lists (readCheckpoint, v1.32): what is
-    # absent is empty, and only an explicit null is null.
+    # The kubelet unmarshals into a checkpoint with empty lists (readCheckpoint, v1.32), so an
+    # absent field is empty, and only an explicit null is null.
     entries = _list(data.get("PodDeviceEntries", []), "Data.PodDeviceEntries")
     registered = _object(data.get("RegisteredDevices", {}), "Data.RegisteredDevices")
     return entries, registered, _checksum(file.get("Checksum"))
 
 
 def read_resource(name: str, ids: Value) -> tuple[str, tuple[str, ...] | None]:
-    """An element of RegisteredDevices. Raises Problem."""
-    return _whole(name), _strings(ids, f"Data.RegisteredDevices[{shown(name)}]")
+    """Parse an element of RegisteredDevices. Raises Problem."""
+    return _without_surrogates(name), _strings(ids, f"Data.RegisteredDevices[{shown(name)}]")
 
 
 _ENTRY: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
 
 
 def read_entry(value: Value, index: int, *, v1: bool = False) -> PodDevicesEntry:
-    """An element of PodDeviceEntries; with ``v1`` its devices are a list. Raises Problem."""
+    """Parse an element of PodDeviceEntries; with ``v1`` its devices are a list. Raises
+    Problem."""
     where = f"Data.PodDeviceEntries[{index}]"
     fields = _fields(value, where, _ENTRY)
     return PodDevicesEntry(
@@ -107,14 +116,14 @@ def _devices_per_numa(value: Value, where: str) -> dict[int, tuple[str, ...] | N
     if isinstance(value, list):
         raise Problem(
             f"{where} is a list without NUMA nodes, the format of kubelets before v1.20: "
-            "v1.22 to v1.30 read it as well, no other does"
+            "of later ones, only v1.22 to v1.30 can read it"
         )
     nodes = _object(value, where)
     if nodes is None:
         return None
     devices = {_node(key, where): _strings(ids, where) for key, ids in nodes.items()}
     if len(devices) != len(nodes):
-        raise Problem(f"{where}: a NUMA node stands twice")
+        raise Problem(f"{where}: duplicate NUMA node")
     return devices
 
 
@@ -126,7 +135,7 @@ def _devices(value: Value, where: str) -> dict[int, tuple[str, ...] | None] | No
 def _node(key: str, where: str) -> int:
     if _NODE.fullmatch(key) and (node := int(key)) in _INT64:
         return node
-    raise Problem(f"{where}: {shown(key)} is no NUMA node: a whole number belongs there")
+    raise Problem(f"{where}: invalid NUMA node {shown(key)}: expected a whole number")
 
 
 def _checksum(value: Value) -> int:
@@ -136,14 +145,15 @@ def _checksum(value: Value) -> int:
         text = value.text
         if text.isdecimal() and len(text) <= 20 and (number := int(text)) in _UINT64:
             return number
-        raise Problem(f"Checksum {text[:40]} is not a whole number of 64 bits")
+        raise Problem(f"invalid Checksum {text[:40]}: expected a whole number of 64 bits")
     _mistyped(value, "Checksum", "a number")
 
 
 def _bytes(value: Value, where: str) -> bytes | None:
     if value is None:
         return None
-    # Go skips line breaks here; binascii, even when strict, lets more padding pass than Go.
+    # Go ignores line breaks here. binascii accepts more padding than Go even in strict mode,
+    # hence the regular expression.
     text = _string(value, where).replace("\n", "").replace("\r", "")
     if len(text) % 4 or not _BASE64.fullmatch(text):
         raise Problem(f"{where} is not base64")
@@ -157,13 +167,13 @@ def _strings(value: Value, where: str) -> tuple[str, ...] | None:
 
 def _string(value: Value, where: str) -> str:
     if isinstance(value, str):
-        return value if value.isascii() else _whole(value)
+        return value if value.isascii() else _without_surrogates(value)
     if value is None:
         return ""
     _mistyped(value, where, "a string")
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
@@ -177,13 +187,14 @@ def _object(value: Value, where: str) -> Object | None:
     if value is None or isinstance(value, dict):
         return value
     if isinstance(value, Repeated):
-        raise Problem(f"{where}: the key {shown(value.key)} stands twice in one object")
+        raise Problem(f"{where}: duplicate key {shown(value.key)}")
     _mistyped(value, where, "an object")
 
 
 def _fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
-    """The object's known fields under their proper names; empty for null."""
+    """Return the known fields of an object under their usual names; empty for null."""
     found = _object(value, where) or {}
+    # The usual case; the loop below costs three times as much for each entry.
     if all(map(found.__contains__, names)) and len(found) == len(names):
         return found
     folded = {name.casefold(): name for name in names}
@@ -193,13 +204,13 @@ def _fields(value: Value, where: str, names: tuple[str, ...]) -> Object:
         if name is None:
             continue
         if name in fields:
-            raise Problem(f"{where}: the field {name} stands twice")
+            raise Problem(f"{where}: duplicate field {name}")
         fields[name] = field
     return fields
 
 
-def _mistyped(value: Value, where: str, wanted: str) -> NoReturn:
-    raise Problem(f"{where}: {wanted} belongs there, not {_KINDS[type(value)]}")
+def _mistyped(value: Value, where: str, expected: str) -> NoReturn:
+    raise Problem(f"{where}: expected {expected}, found {_KINDS[type(value)]}")
 
 
 _KINDS: Final = {
@@ -210,3 +221,28 @@ _KINDS: Final = {
     Repeated: "an object",
     Number: "a number",
 }
+
+
+def checksum_v1(checkpoint: Checkpoint) -> int:
+    """Return the checksum of a v1 file from its parsed form, with all devices on ``NODE``."""
+    entries = checkpoint.entries
+    text = "<nil>" if entries is None else f"[{' '.join(map(_hashed, entries))}]"
+    registered = checkpoint.registered_devices
+    tail = render_registered(
+        None
+        if registered is None
+        else [render_resource(name, registered[name]) for name in sorted(registered)]
+    )
+    return fnv1a_32(HASHED_HEAD + text.encode() + tail.hashed)
+
+
+def _hashed(entry: PodDevicesEntry) -> str:
+    ids = None if entry.device_ids is None else entry.device_ids[NODE]
+    devices = "<nil>" if ids is None else f"[{' '.join(ids)}]"
+    data = entry.alloc_resp
+    response = "<nil>" if data is None else f"[{' '.join(map(str, data))}]"
+    return (
+        f"{{PodUID:(string){entry.pod_uid} ContainerName:(string){entry.container_name} "
+        f"ResourceName:(string){entry.resource_name} DeviceIDs:([]string){devices} "
+        f"AllocResp:([]uint8){response}}}"
+    )

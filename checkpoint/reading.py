@@ -1,4 +1,8 @@
-"""Reading a checkpoint file, without trust in what stands under its name."""
+"""Read a checkpoint file without trusting what has its name.
+
+The path can be a directory, a FIFO or a sparse file of gigabytes. Reading must neither block
+nor fill the memory, and must not confuse a dangling link with a missing file.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +18,20 @@ from checkpoint.text import checksum
 __all__ = ["MAX_SIZE", "load", "read", "verify"]
 
 MAX_SIZE: Final = 256 << 20
-"""The largest file, in bytes, that is read or written. With answers of some kilobytes from
-plugins it is enough for tens of thousands of containers."""
+"""Largest size of a file that is read or written, in bytes. It is enough for tens of thousands
+of containers with plugin responses of a few kilobytes."""
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a checkpoint file, unchecked.
+    """Return the contents of a checkpoint file without validation.
 
-    Raises CheckpointNotFound if nothing has that name, and CheckpointUnreadable: no
-    permission, a directory, a link to nothing, an I/O error, a pipe or the like (which
-    would block), more than :data:`MAX_SIZE` bytes.
+    Raises CheckpointNotFound if the name does not exist. Raises CheckpointUnreadable for
+    missing permissions, anything but a regular file, a dangling link, an I/O error, or more
+    than :data:`MAX_SIZE` bytes.
     """
     source = os.fspath(path)
     try:
-        # Not to wait for the other end, should it be a pipe.
+        # O_NONBLOCK: opening a FIFO would wait for a writer.
         descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             _check_kind(source, os.fstat(descriptor))
@@ -43,19 +47,20 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 
 def load(path: str | os.PathLike[str], *, v1: bool = False) -> Checkpoint:
-    """Read and check a checkpoint file, of this project or of a kubelet (v1.20 or later, with
-    ``v1`` any).
+    """Read and validate a checkpoint file of devicemanager or of a kubelet since v1.20; with
+    ``v1``, of any kubelet.
 
     Raises CheckpointNotFound, CheckpointUnreadable, CheckpointCorrupt or ChecksumMismatch.
     """
     data = read(path)
+    # Imported here: most nodes start without a checkpoint, and the parser is slow to import.
     from checkpoint.parse import loads
 
     return loads(data, source=os.fspath(path), v1=v1)
 
 
 def verify(path: str | os.PathLike[str]) -> int:
-    """Check a checkpoint file and return its checksum. Raises as :func:`load` does."""
+    """Validate a checkpoint file and return its checksum. Raises like :func:`load`."""
     return checksum(load(path))
 
 
@@ -63,19 +68,21 @@ def _check_kind(source: str, status: os.stat_result) -> None:
     mode = status.st_mode
     if not stat.S_ISREG(mode):
         kind = "directory" if stat.S_ISDIR(mode) else "device, pipe or socket"
-        raise CheckpointUnreadable(source, f"it is a {kind}, not a file")
-    # Before anything is read: a sparse file of gigabytes takes no room on the disk.
+        raise CheckpointUnreadable(source, f"it is a {kind}, not a regular file")
+    # Before reading: a sparse file can have gigabytes without using disk space.
     if status.st_size > MAX_SIZE:
         raise CheckpointUnreadable(source, _too_large(status.st_size))
 
 
 def _check_no_link(source: str) -> None:
-    """Tell a link to nothing from nothing: to start afresh would forget what it stood for."""
+    """Raise CheckpointUnreadable for a dangling link."""
+    # Treating it as missing would start the kubelet without a checkpoint, and free the
+    # devices that the missing file lists.
     try:
         target = Path(source).readlink()
     except OSError:
         return
-    raise CheckpointUnreadable(source, f"it is a link to {target}, and nothing is there")
+    raise CheckpointUnreadable(source, f"it is a link to {target}, which does not exist")
 
 
 def _read_all(source: str, descriptor: int) -> bytes:
@@ -89,4 +96,4 @@ def _read_all(source: str, descriptor: int) -> bytes:
 
 
 def _too_large(size: int) -> str:
-    return f"it has {size} bytes, more than the {MAX_SIZE} that are read"
+    return f"it has {size} bytes; the limit is {MAX_SIZE}"

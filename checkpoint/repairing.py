@@ -1,7 +1,7 @@
-"""A file that a kubelet loads, from one that it would reject.
+"""Repair a rejected file so that a kubelet loads it.
 
-What cannot be read is left out and named. Nothing is made up: where a text was altered and is
-still a text, nobody can tell, and the new checksum vouches for it.
+Unreadable parts are left out and listed; nothing is invented. If a text was altered but is
+still readable, the change cannot be detected, and the new checksum makes it valid.
 """
 
 from __future__ import annotations
@@ -21,46 +21,48 @@ from checkpoint.text import dumps
 __all__ = ["Repair", "repair", "without_pods"]
 
 CONVERTED: Final = (
-    "it had the format of kubelets before v1.20, without NUMA nodes: all devices stand on node 0 "
-    "now, where kubelets from v1.22 to v1.30 put them"
+    "the file had the format of kubelets before v1.20, without NUMA nodes: all devices are on "
+    "node 0 now, as kubelets from v1.22 to v1.30 do it"
 )
 ALTERED: Final = (
-    "all of it could be read, so what was altered is not known: the new checksum vouches for "
-    "devices and pods that nobody has checked"
+    "the whole file could be read, so it is unknown what was altered: check devices and pods, "
+    "the new checksum makes them valid"
 )
 UNREGISTERED: Final = (
-    "its registered resources are lost: each is there again once its plugin has registered"
+    "the registered resources are lost: each returns when its plugin registers again"
 )
 _REPLACED: Final = "\ufffd"
 
 
 @attrs.frozen
 class Repair:
-    """A file that a kubelet loads, and what became of the one before."""
+    """A file that a kubelet loads, and what was changed."""
 
     data: bytes
-    """The file's contents; those that were given if there was nothing to do."""
+    """The contents of the file; unchanged if no repair was needed."""
     checkpoint: Checkpoint
-    """The same, read."""
+    """The same contents, parsed."""
     problems: tuple[str, ...] = ()
-    """Why a kubelet would have rejected the file, a line each."""
+    """Why a kubelet would reject the original file, one line each."""
     dropped: tuple[str, ...] = ()
-    """Each entry and resource that is left out: what it was, or why."""
+    """One line for each entry or resource that is left out."""
     notes: tuple[str, ...] = ()
-    """What else there is to know, a line each."""
+    """Advice, one line each."""
 
     @property
     def changed(self) -> bool:
-        """Whether there was something to do."""
+        """True if a repair was needed."""
         return bool(self.problems or self.dropped)
 
 
 def repair(data: bytes) -> Repair:
-    """Keep what can be read of ``data`` and compute the checksum anew. Raises nothing.
+    """Keep what can be read of ``data`` and recompute the checksum. Does not raise.
 
-    An entry that a later one replaces is left out as well, as a kubelet does that reads both.
+    Entries that a later one replaces are left out, as in a kubelet that reads both.
     """
     found = inspect(data)
+    # Three kinds of rejected files: one in the format of old kubelets, one whose contents are
+    # complete but do not match the checksum, and a damaged one.
     saved, lost, notes = found.checkpoint, found.lost, _notes(found.checkpoint, found.is_complete)
     if found.problems and (first := _first_format(data)) is not None:
         saved, lost, notes = first, (), (CONVERTED,)
@@ -74,14 +76,14 @@ def repair(data: bytes) -> Repair:
 
 
 def without_pods(checkpoint: Checkpoint, uids: Collection[str]) -> Checkpoint:
-    """A checkpoint in which these pods hold nothing."""
+    """Return the checkpoint without the entries of these pods."""
     entries = tuple(each for each in checkpoint.entries or () if each.pod_uid not in uids)
-    # A kubelet has null for no entries.
+    # The kubelet writes null if there are no entries.
     return attrs.evolve(checkpoint, entries=entries or None)
 
 
 def _first_format(data: bytes) -> Checkpoint | None:
-    """A whole file of a kubelet before v1.20; None if it is something else."""
+    """Parse a valid file of a kubelet before v1.20; None if it is something else."""
     try:
         return loads(data, v1=True)
     except CheckpointCorrupt:
@@ -94,12 +96,12 @@ def _notes(saved: Checkpoint, is_complete: bool) -> tuple[str, ...]:
 
 
 def _kept(saved: Checkpoint, is_text: bool, dropped: list[str]) -> Checkpoint:
-    """What stays of ``saved``; each thing that does not is added to ``dropped``."""
+    """Return the part of ``saved`` to keep; add a line to ``dropped`` for each other part."""
     last = {_holder(entry): entry for entry in saved.entries or ()}
     entries = []
     for entry in saved.entries or ():
         if not is_text and _REPLACED in _texts(entry):
-            dropped.append(f"the entry of {_title(entry)}: some of its bytes are no text")
+            dropped.append(f"the entry of {_title(entry)}: it is not UTF-8")
         elif last[_holder(entry)] is not entry:
             dropped.append(f"the entry of {_title(entry)}: a later entry replaces it")
         else:
@@ -115,7 +117,7 @@ def _readable(
 ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     for name, ids in registered.items():
         if _REPLACED in "".join((name, *(ids or ()))):
-            dropped.append(f"resource {shown(name)}: some of its bytes are no text")
+            dropped.append(f"resource {shown(name)}: it is not UTF-8")
         else:
             yield name, ids
 

@@ -1,9 +1,23 @@
-"""Concurrent callers share durable writes of one file.
+"""Concurrent callers share durable writes of one file."""
 
-A caller that arrives while a write is in progress waits for the next write, which covers all
-callers that arrived in the meantime. No caller returns before a write that began after its
-change has reached the disk.
-"""
+# Theory of operation. Every admission changes the state in memory and must not return before the
+# change is on disk. A durable write takes milliseconds, so 50 concurrent admissions with a write
+# each would wait for each other. Instead, a write covers all changes made before it began.
+#
+# A ``_Round`` is one write and the callers that wait for it. ``flush`` has three cases:
+#
+# 1. No write is in progress: the caller writes at once, for itself only.
+# 2. A write is in progress: it may have missed the caller's change, so the caller joins the next
+#    round. The first caller of that round to get the lock writes for all of them.
+# 3. The caller's round is done when it gets the lock: it returns, or raises the error of the
+#    write.
+#
+# Why it works: a caller reads ``_next`` *before* it waits for the lock, and a writer replaces
+# ``_next`` *before* it renders. A caller that has read a round made its change before the write of
+# that round began.
+#
+# A caller can be interrupted (Ctrl-C) while it waits or writes. Its round is not marked as done
+# then, and the next caller of the round writes.
 
 from __future__ import annotations
 
@@ -19,15 +33,15 @@ from checkpoint.store import CHECKPOINT_NAME
 
 
 class Store(Protocol):
-    """Where the file is: ``checkpoint.FileStore``, or memory in tests."""
+    """A place for the contents: ``checkpoint.FileStore``, or memory in tests."""
 
     def write(self, data: Contents) -> None:
-        """Replace the contents, atomically and durably. Raises CheckpointWriteError."""
+        """Replace the contents atomically and durably. Raises CheckpointWriteError."""
 
 
 @attrs.define(eq=False, repr=False)
 class MemoryStore:
-    """A store without a disk, for tests and replays: keeps the last contents."""
+    """In-memory store for tests and replays."""
 
     data: bytes | None = None
     writes: int = 0
@@ -39,19 +53,14 @@ class MemoryStore:
 
 @attrs.define(eq=False, repr=False)
 class _Round:
-    """One durable write and those who wait for it."""
+    """One durable write, shared by the callers that wait for it."""
 
     done: bool = False
     error: BaseException | None = None
 
 
 class Writer:
-    """Shares durable writes among callers that ask for one at the same time.
-
-    A caller joins the round that has not begun yet and waits for its turn. The first caller
-    of a round writes for all of them; the others find the round done. A caller that is
-    interrupted leaves the round to the next one.
-    """
+    """Shares durable writes among concurrent callers. Thread-safe."""
 
     def __init__(
         self,
@@ -59,29 +68,32 @@ class Writer:
         render: Callable[[], Contents],
         written: Callable[[], None] = lambda: None,
     ) -> None:
-        """``written`` is called after each write that succeeded, once no caller waits for
-        that write."""
+        """``render`` returns the contents to write. ``written`` is called after each
+        successful write, without the lock."""
         self._store = store
         self._render = render
         self._written = written
-        # Held while rendering and writing. Guards every round's fields.
+        # Held while rendering and writing. Guards the fields of all rounds.
         self._turn = threading.Lock()
         self._next = _Round()
         self._closed = False
 
     def close(self) -> None:
-        """Wait for the write under way; every later one fails. A kubelet that stops calls
-        this, since its successor owns the file."""
+        """Wait for the write in progress; later writes fail.
+
+        A kubelet calls this when it stops, because its successor owns the file.
+        """
+        # Set before waiting: callers of the next round must not write any more.
         self._closed = True
         with self._turn:
             pass
 
     def flush(self) -> None:
-        """Return once everything changed before this call is on disk.
+        """Write to disk everything that was changed before this call.
 
-        Raises CheckpointWriteError, to everybody who shared the write that failed.
+        Raises CheckpointWriteError in all callers that shared the failed write.
         """
-        # Read before taking the turn: a write that has begun may have missed our change.
+        # Read before taking the lock: a write in progress may have missed this change.
         mine = self._next
         with self._turn:
             wrote = not mine.done
@@ -95,7 +107,8 @@ class Writer:
     def _write(self, mine: _Round) -> None:
         if self._closed:
             raise CheckpointWriteError(CHECKPOINT_NAME, "the kubelet is stopping")
-        self._next = _Round()  # later comers need a later write
+        # Before rendering: a change made from now on may be missing in what is rendered.
+        self._next = _Round()
         try:
             self._store.write(self._render())
         except CheckpointWriteError as error:

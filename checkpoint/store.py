@@ -1,15 +1,13 @@
-"""The checkpoint file in its directory: replaced as a whole, set aside.
+"""The checkpoint file in its directory: replaced as a whole, or set aside."""
 
-A write goes to a temporary file beside the checkpoint, which then takes the checkpoint's
-name. There are three flows here, and each ends with one whole file under that name:
-
-* a write that succeeds: the new file;
-* a write that fails before the rename: the old file, and no temporary one;
-* a process killed in the middle: the old file, and a temporary one that the next start
-  removes.
-
-What a power failure leaves is the choice of :class:`checkpoint.Durability`.
-"""
+# A write creates a temporary file in the same directory and renames it to the checkpoint's
+# name. Readers therefore always find one complete file, in each of three cases:
+#
+# * The write succeeds: the new file.
+# * The write fails before the rename: the old file. The temporary file is removed.
+# * The process is killed: the old file. The next start removes the temporary file.
+#
+# ``Durability`` selects what is left after a power failure.
 
 from __future__ import annotations
 
@@ -36,19 +34,18 @@ _ASIDE: Final = re.escape(CHECKPOINT_NAME) + r"\.corrupt-[1-9][0-9]*"
 
 
 def is_checkpoint_file(name: str) -> bool:
-    """Whether a kubelet that clears its directory at start must leave this file name alone:
-    the checkpoint, and what was set aside by :meth:`FileStore.set_aside`.
+    """True if a kubelet must not remove this file when it clears its directory at start.
 
-    The reference keeps only the checkpoint: it removes a file that was set aside if it is
-    started in the same directory. Temporary files are not among those to keep.
+    These are the checkpoint and files set aside by :meth:`FileStore.set_aside`. The real
+    kubelet keeps only the checkpoint. Temporary files are not kept.
     """
     return name == CHECKPOINT_NAME or re.fullmatch(_ASIDE, name) is not None
 
 
 class FileStore:
-    """The checkpoint file of one directory, which one process at a time may write.
+    """The checkpoint file of one directory. Only one process at a time may write it.
 
-    Every method may be called from any thread.
+    Thread-safe.
     """
 
     def __init__(
@@ -60,35 +57,34 @@ class FileStore:
         files: FileOperations | None = None,
         freeing: Freeing | None = None,
     ) -> None:
-        """``directory`` must exist when something is written; nothing is touched before.
-        ``files`` is who touches it. ``freeing`` frees replaced files, so that no writer waits
-        for that; whoever made it closes it. Raises ValueError for an unknown durability."""
+        """``directory`` must exist when something is written. ``files`` performs the file
+        system operations. ``freeing`` frees replaced files in the background; the caller
+        closes it. Raises ValueError for an unknown durability."""
         self.directory = Path(directory)
         self.path = self.directory / name
         self._durability = Durability(durability)
         self._files = files or FileOperations()
         self._freeing = freeing
         self._numbers = itertools.count()
-        # As text: every admission waits for a write, and a Path takes its time.
+        # As strings: every admission waits for a write, and making a Path is slow.
         self._directory = os.fspath(self.directory)
         self._place = os.fspath(self.path)
         self._temporary = os.fspath(self.directory / f".{name}.tmp-")
 
     def read(self) -> bytes:
-        """The file's contents, unchecked. Raises as :func:`checkpoint.read` does."""
+        """Return the contents of the file without validation; see :func:`checkpoint.read`."""
         return read(self.path)
 
     def load(self, *, v1: bool = False) -> Checkpoint:
-        """The checkpoint. Takes and raises what :func:`checkpoint.load` does."""
+        """Return the checkpoint; see :func:`checkpoint.load`."""
         return load(self.path, v1=v1)
 
     def write(self, data: Contents) -> None:
-        """Replace the file's contents, whole or in pieces, atomically and as durably as the
-        store's durability says.
+        """Replace the contents of the file atomically, with the store's durability.
 
-        Raises CheckpointWriteError; no temporary file is left then, and unless the error
-        says ``replaced`` the file is what it was. More than ``MAX_SIZE`` bytes are rejected:
-        no kubelet here would read them again.
+        Raises CheckpointWriteError. It leaves no temporary file, and the file is unchanged
+        unless the error has ``replaced``. More than ``MAX_SIZE`` bytes are rejected, because
+        no kubelet here could read them.
         """
         self._check_size(data)
         replaced = False
@@ -104,8 +100,8 @@ class FileStore:
             self._failed(error, replaced)
 
     def set_aside(self) -> Path:
-        """Move the file to ``<name>.corrupt-N``, N being the first number that is free, and
-        return the new path. Nothing is ever overwritten.
+        """Move the file to ``<name>.corrupt-N`` with the first free number N, and return the
+        new path. No file is overwritten.
 
         Raises CheckpointNotFound, or CheckpointWriteError if it cannot be moved.
         """
@@ -113,7 +109,7 @@ class FileStore:
             raise CheckpointNotFound(self._place)
         try:
             aside = self._reserve_aside()
-            # Goes over the empty file that holds the name for us.
+            # Replaces the empty file that reserves the name.
             self._rename(self._place, aside, or_remove=aside)
             if self._durability is Durability.POWER:
                 self._files.flush_directory(self._directory)
@@ -122,8 +118,11 @@ class FileStore:
         return Path(aside)
 
     def remove_leftovers(self) -> None:
-        """Remove the temporary files of writers that were killed. For start-up, when no other
-        process writes here; what cannot be removed stays, since it does no harm."""
+        """Remove temporary files of killed writers.
+
+        Call it at start, when no other process writes here. Files that cannot be removed are
+        harmless and stay.
+        """
         with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.path.startswith(self._temporary):
@@ -132,7 +131,7 @@ class FileStore:
     def _check_size(self, data: Contents) -> None:
         size = len(data) if isinstance(data, bytes) else sum(map(len, data))
         if size > MAX_SIZE:
-            reason = f"it would have {size} bytes, more than the {MAX_SIZE} that are read again"
+            reason = f"it would have {size} bytes; the limit is {MAX_SIZE}"
             raise CheckpointWriteError(self._place, reason)
 
     def _write_temporary(self, data: Contents) -> str:
@@ -151,8 +150,8 @@ class FileStore:
 
     def _create_temporary(self) -> tuple[int, str]:
         while True:
-            # The number tells this process's writers apart, the pid those of one that was
-            # killed; should a pid come again, the next number is free.
+            # The number is unique among writers of this process, the pid separates them from
+            # a killed process. If a pid is reused, the next number is tried.
             path = f"{self._temporary}{os.getpid()}-{next(self._numbers)}"
             try:
                 return self._files.create(path), path
@@ -199,7 +198,7 @@ _REASONS: Final = {
     errno.EACCES: "no permission to write in its directory",
     errno.EPERM: "no permission to write in its directory",
     errno.ENOENT: "its directory does not exist",
-    errno.ENOTDIR: "what should be its directory is a file",
-    errno.EISDIR: "a directory stands in its place: move that away",
+    errno.ENOTDIR: "its directory is a file",
+    errno.EISDIR: "it is a directory: move it away",
     errno.EIO: "the disk reports an error",
 }

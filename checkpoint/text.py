@@ -1,15 +1,13 @@
-"""The two texts of a checkpoint: the JSON in the file and the one that is hashed.
+"""The two texts of a checkpoint: the JSON in the file, and the text that is hashed."""
 
-Why two: the kubelet does not hash the file. It hashes what Go's debug printing makes of the
-value it has read, so that a file written with other spaces or in another order of fields is
-still valid. A reader in another language has to print the same text, byte for byte.
-
-The JSON is what Go's encoding/json writes for the kubelet's types: no spaces, map keys as
-sorted strings (so "10" before "7"), and ``<``, ``>``, ``&``, U+2028 and U+2029 escaped.
-The hashed text is what ``dump.ForHash`` makes of the same value (k8s.io/apimachinery
-pkg/util/dump, go-spew with ``%#v``): types before the fields of a struct, nothing escaped,
-integer keys sorted as numbers.
-"""
+# The kubelet does not hash the file. It hashes Go's debug output of the value that it has read,
+# so a file with different spaces or another order of fields is still valid. A reader in another
+# language must produce the same debug output, byte for byte.
+#
+# The JSON is the output of Go's encoding/json for the kubelet's types: no spaces, map keys as
+# sorted strings ("10" before "7"), and ``<``, ``>``, ``&``, U+2028 and U+2029 escaped. The
+# hashed text is the output of ``dump.ForHash`` (k8s.io/apimachinery pkg/util/dump, go-spew with
+# ``%#v``): types before the fields of a struct, no escapes, integer keys sorted as numbers.
 
 from __future__ import annotations
 
@@ -50,15 +48,17 @@ _DECIMAL: Final = tuple(map(str, range(256)))
 
 @attrs.frozen(eq=False, repr=False)
 class Rendered:
-    """One piece of a checkpoint in both texts. Compared by identity: the same object is the
-    same text, and telling so costs nothing."""
+    """One piece of a checkpoint in both texts."""
+
+    # Compared by identity: an entry's text never changes, so the same object means the same
+    # text, and comparing thousands of entries takes no time.
 
     json: bytes
     hashed: bytes
 
 
 def join(parts: Sequence[Rendered]) -> Rendered:
-    """The pieces one after another, as elements of a list or of a map."""
+    """Join the pieces as elements of a list or map."""
     if len(parts) == 1:
         return parts[0]
     return Rendered(
@@ -67,8 +67,11 @@ def join(parts: Sequence[Rendered]) -> Rendered:
 
 
 def render_entry(entry: PodDevicesEntry) -> Rendered:
-    """An element of PodDeviceEntries. Raises UnicodeEncodeError for a lone surrogate, which
-    no protobuf or JSON text can have brought in."""
+    """Render an element of PodDeviceEntries.
+
+    Raises UnicodeEncodeError for a lone surrogate, which neither protobuf nor JSON input can
+    contain.
+    """
     json_ids, hashed_ids = _devices_per_numa(entry.device_ids)
     json_resp, hashed_resp = _bytes(entry.alloc_resp)
     json = (
@@ -85,13 +88,13 @@ def render_entry(entry: PodDevicesEntry) -> Rendered:
 
 
 def render_resource(name: str, ids: Sequence[str] | None) -> Rendered:
-    """An element of RegisteredDevices."""
+    """Render an element of RegisteredDevices."""
     json, hashed = _strings(ids)
     return Rendered(f"{_quote(name)}:{json}".encode(), f"{name}:{hashed}".encode())
 
 
 def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
-    """All that follows the entries, up to the checksum; ``resources`` are sorted by name."""
+    """Render what follows the entries, up to the checksum; ``resources`` are sorted by name."""
     if resources is None:
         json, hashed = b"null", b"<nil>"
     else:
@@ -101,23 +104,23 @@ def render_registered(resources: Sequence[Rendered] | None) -> Rendered:
 
 
 def json_end(checksum: int) -> bytes:
-    """The last bytes of the file."""
+    """Return the last bytes of the file."""
     return b'},"Checksum":%d}' % checksum
 
 
 def dumps(checkpoint: Checkpoint) -> bytes:
-    """The file's contents, byte for byte as a kubelet writes them for the same data."""
+    """Return the contents of the file, byte for byte as a kubelet writes them."""
     rendered = _render(checkpoint)
     return rendered.json + json_end(fnv1a_32(rendered.hashed))
 
 
 def hashed_text(checkpoint: Checkpoint) -> bytes:
-    """The text over which the checksum runs."""
+    """Return the text that the checksum is computed from."""
     return _render(checkpoint).hashed
 
 
 def checksum(checkpoint: Checkpoint) -> int:
-    """FNV-1a 32 over :func:`hashed_text`."""
+    """Return the checksum: the 32-bit FNV-1a hash of :func:`hashed_text`."""
     return fnv1a_32(hashed_text(checkpoint))
 
 
@@ -150,6 +153,7 @@ def _strings(strings: Sequence[str] | None) -> tuple[str, str]:
     if strings is None:
         return "null", "<nil>"
     hashed = " ".join(strings)
+    # One search over all ids together: almost no id needs escaping.
     if not strings:
         json = ""
     elif _SPECIAL.search(hashed) is None:
@@ -169,8 +173,8 @@ def _bytes(data: bytes | None) -> tuple[str, str]:
 def _quote(text: str) -> str:
     if _SPECIAL.search(text) is None:
         return f'"{text}"'
-    # Go escapes as JSON does by default (\b and \f since Go 1.22), and what HTML or
-    # JavaScript could trip over; DEL and the rest stand raw.
+    # Go escapes like Python (\b and \f since Go 1.22), and also characters with a meaning in
+    # HTML or JavaScript. It does not escape DEL and non-ASCII characters.
     return re.sub(_HTML, _escape, encode_basestring(text))
 
 

@@ -1,9 +1,25 @@
-"""PodResources: which pod holds which device, as the kubelet tells node agents.
+"""The kubelet's PodResources API: which devices are allocated to which pod.
 
-A server over any :class:`Source`, a client for any kubelet, and the values they share.
-The package defines the source it needs and knows nothing of the device manager; nothing
-here decides who gets a device. Values, view, rate limit and counters are free of gRPC.
-Everything but the errors is loaded when it is first used.
+Theory of operation. Node agents call ``List``, ``GetAllocatableResources`` and ``Get`` on a unix
+socket. On the server's side, a :class:`Source` (defined here, implemented elsewhere) supplies
+values with a version number. ``View`` encodes them once per version, and encodes a pod again
+only if its object is a new one. ``Service`` applies the rate limit, counts calls and selects
+the response; ``PodResourcesServer`` is gRPC around it. ``PodResourcesClient`` calls the API of
+any kubelet and returns the same values.
+
+In:   a source; or the path of a socket.
+Out:  bytes on a socket; or values (``Pod``, ``Container``, ``Allocatable``).
+
+Invariants:
+
+* No response mixes two versions of the source.
+* The package does not know the device manager and decides nothing about devices.
+* Values, view, service and counters are free of gRPC; values are free of protobuf, too.
+* All names but the errors are loaded at first use, to keep start-up fast.
+
+Where to start reading: ``values`` and ``source``, then ``view`` and ``service``. ``profile``
+has what differs between kubelet versions; ``sockets`` has helpers for unix sockets that the
+rest of the program uses as well.
 """
 
 from __future__ import annotations
@@ -28,15 +44,23 @@ from podresources.errors import (
 )
 
 if TYPE_CHECKING:
-    from podresources.allocatable import Allocatable
     from podresources.client import DEFAULT_SOCKET, PodResourcesClient
     from podresources.counters import Counters
-    from podresources.ratelimit import TokenBucket
+    from podresources.profile import Profile
     from podresources.rendering import as_dict
     from podresources.server import PodResourcesServer
-    from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
+    from podresources.service import Method, Rejection, TokenBucket
     from podresources.source import MemorySource, Source
-    from podresources.values import Container, ContainerDevices, Pod, ids_by_resource
+    from podresources.values import (
+        Allocatable,
+        ClaimResource,
+        Container,
+        ContainerDevices,
+        ContainerMemory,
+        DynamicResource,
+        Pod,
+        ids_by_resource,
+    )
     from podresources.view import View
 
 __all__ = [
@@ -54,6 +78,7 @@ __all__ = [
     "DeadlineExceeded",
     "DynamicResource",
     "MemorySource",
+    "Method",
     "MethodUnavailable",
     "NotServing",
     "Pod",
@@ -61,7 +86,9 @@ __all__ = [
     "PodResourcesClient",
     "PodResourcesError",
     "PodResourcesServer",
+    "Profile",
     "RateLimited",
+    "Rejection",
     "ServeError",
     "SocketInUse",
     "SocketNotFound",
@@ -73,23 +100,26 @@ __all__ = [
     "ids_by_resource",
 ]
 
-# Client, server and view load gRPC or protobuf; a server that nobody has asked yet needs no
-# values.
+# Client, server and view import gRPC or protobuf, and a server needs no values before its
+# first call.
 _LAZY = {
-    "Allocatable": "allocatable",
-    "ClaimResource": "shares",
+    "Allocatable": "values",
+    "ClaimResource": "values",
     "Container": "values",
     "ContainerDevices": "values",
-    "ContainerMemory": "shares",
+    "ContainerMemory": "values",
     "Counters": "counters",
     "DEFAULT_SOCKET": "client",
-    "DynamicResource": "shares",
+    "DynamicResource": "values",
     "MemorySource": "source",
+    "Method": "service",
     "Pod": "values",
     "PodResourcesClient": "client",
     "PodResourcesServer": "server",
+    "Profile": "profile",
+    "Rejection": "service",
     "Source": "source",
-    "TokenBucket": "ratelimit",
+    "TokenBucket": "service",
     "View": "view",
     "as_dict": "rendering",
     "ids_by_resource": "values",

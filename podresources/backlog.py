@@ -1,4 +1,4 @@
-"""Answers that were given and have not reached their client yet."""
+"""Responses that clients have not read yet, and a limit on their memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import attrs
 LIMIT_BYTES = 64 << 20
 LIMIT_ANSWERS = 1024
 PATIENCE = 1.0
-"""Seconds in which a client on the same machine reads an answer of any size."""
+"""Seconds within which a client on the same machine reads a response of any size."""
 
 
 class Call(Protocol):
-    """One RPC on the server's side, as ``grpc.ServicerContext`` has it."""
+    """One RPC on the server's side, as in ``grpc.ServicerContext``."""
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
-        """Call back when the RPC has ended, its answer read or not. False if it has already."""
+        """Register a callback for the end of the RPC. False if it has ended already."""
 
     def cancel(self) -> bool:
-        """End the RPC; what its client has not read is dropped."""
+        """End the RPC and drop what its client has not read."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -33,11 +33,12 @@ class _Pending:
 
 
 class Backlog:
-    """Bounds the bytes that wait for clients to read them. Thread-safe.
+    """Limits the bytes that wait for clients to read them. Thread-safe.
 
-    gRPC takes every answer at once and keeps it until its client reads: clients that never
-    do would fill the memory. An answer that finds no room ends the oldest calls that are
-    unread for longer than a client needs; if all are younger, it is rejected.
+    gRPC accepts every response at once and stores it until the client has read it, so clients
+    that never read would fill the memory. If a response does not fit, the oldest calls are
+    cancelled that have been unread for longer than any client needs. If they are all younger,
+    the response is rejected.
     """
 
     def __init__(
@@ -53,35 +54,37 @@ class Backlog:
         self._limit_answers = limit_answers
         self._patience = patience
         self._numbers = count()
-        # Guards the two below.
+        # Guards the next two fields.
         self._lock = threading.Lock()
         self._pending: dict[int, _Pending] = {}  # oldest first
         self._bytes = 0
 
     @property
     def size(self) -> int:
-        """Bytes under way."""
+        """Number of unread bytes."""
         return self._bytes
 
     def add(self, call: Call, size: int) -> bool:
-        """Count an answer of ``size`` bytes until its RPC ends. False: there is no room."""
+        """Count a response of ``size`` bytes until its RPC ends. False if it does not fit."""
         now = self._clock()
         with self._lock:
-            given_up = self._make_room(size, now)
-            if given_up is not None:
+            cancelled = self._make_room(size, now)
+            if cancelled is not None:
                 number = next(self._numbers)
                 self._pending[number] = _Pending(call, size, now)
                 self._bytes += size
-        for each in given_up or ():
+        # Without the lock: ``cancel`` runs the callbacks of its RPC, which take the lock.
+        for each in cancelled or ():
             each.call.cancel()
-        if given_up is None:
+        if cancelled is None:
             return False
         if not call.add_callback(lambda: self._remove(number)):
             self._remove(number)
         return True
 
     def _make_room(self, size: int, now: float) -> list[_Pending] | None:
-        """With the lock held: whom to give up; None if that would not be enough."""
+        """Remove and return calls to cancel; None if that would not be enough. Must be called
+        with the lock held."""
         room = self._limit_bytes - self._bytes
         places = self._limit_answers - len(self._pending)
         chosen: list[int] = []
@@ -92,7 +95,7 @@ class Backlog:
                 return None
             chosen.append(number)
             room, places = room + pending.size, places + 1
-        # An answer that is larger than the limit goes alone.
+        # A response larger than the limit is accepted if it is the only one.
         return [self._take(number) for number in chosen]
 
     def _take(self, number: int) -> _Pending:

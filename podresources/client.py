@@ -1,4 +1,4 @@
-"""The PodResources client: works against any kubelet that serves v1 or v1alpha1."""
+"""A PodResources client for any kubelet that serves v1 or v1alpha1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import Self, TypeVar
 import grpc
 
 from podresources import decoding, sockets
-from podresources.allocatable import Allocatable
 from podresources.errors import (
     AnswerInvalid,
     AnswerTooLarge,
@@ -29,7 +28,7 @@ from podresources.errors import (
     RateLimited,
     SocketNotFound,
 )
-from podresources.values import Pod
+from podresources.values import Allocatable, Pod
 from protos import podresources_v1 as v1
 from protos import podresources_v1_grpc as v1_grpc
 from protos import podresources_v1alpha1_grpc as v1alpha1_grpc
@@ -37,12 +36,12 @@ from protos import podresources_v1alpha1_grpc as v1alpha1_grpc
 DEFAULT_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""What the kubelet's own client accepts (``defaultPodResourcesMaxSize``)."""
+"""Largest response that the kubelet's Go client accepts (``defaultPodResourcesMaxSize``)."""
 
 OPTIONS = (
     sockets.AUTHORITY,
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
-    # Or channels to one path share the time to wait after a failed connect.
+    # Otherwise all channels to one path share the backoff after a failed connect.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -52,12 +51,12 @@ T = TypeVar("T")
 
 
 class PodResourcesClient:
-    """Asks one PodResources socket. Thread-safe; connects at the first call.
+    """Client of one PodResources socket. Thread-safe; connects at the first call.
 
-    ``socket_path``: a path, also as ``unix:///path``. ``timeout``: seconds for one
-    attempt. ``rate_limit_attempts``: how often a call is tried while the server rejects
-    it for its rate limit, with a wait in between that doubles from 20 ms up to 1 s; 1
-    leaves the retry to the caller. ``sleep`` does that waiting.
+    ``socket_path``: a path, also as ``unix:///path``. ``timeout``: seconds for one attempt.
+    ``rate_limit_attempts``: number of attempts while the server's rate limit rejects a call,
+    with a delay in between that doubles from 20 ms up to 1 s; 1 disables retries. ``sleep``
+    performs that delay.
 
     Every method raises a :class:`PodResourcesError`: SocketNotFound, NotServing,
     DeadlineExceeded, RateLimited, MethodUnavailable, AnswerTooLarge, AnswerInvalid,
@@ -84,25 +83,25 @@ class PodResourcesClient:
         self._channel = self._connect()
 
     def list(self) -> tuple[Pod, ...]:
-        """Every active pod with what its containers hold."""
+        """Return the active pods with the resources of their containers."""
         return self._ask(v1_grpc.LIST, b"", decoding.pods_from_bytes)
 
     def get_allocatable(self) -> Allocatable:
-        """What the node could give to containers, in use or not."""
-        answer = decoding.allocatable_from_bytes
-        return self._ask(v1_grpc.GET_ALLOCATABLE_RESOURCES, b"", answer)
+        """Return the resources that the node can allocate, in use or not."""
+        decode = decoding.allocatable_from_bytes
+        return self._ask(v1_grpc.GET_ALLOCATABLE_RESOURCES, b"", decode)
 
     def get(self, name: str, namespace: str = "default") -> Pod:
-        """One pod. Older kubelets, and those with the feature gate off, cannot say."""
+        """Return one pod. Fails for kubelets before v1.27, or with the feature gate off."""
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         return self._ask(v1_grpc.GET, request.SerializeToString(), decoding.pod_from_bytes)
 
     def list_v1alpha1(self) -> tuple[Pod, ...]:
-        """As :meth:`list` in the older version: app containers, no topology."""
+        """Return the pods in the older API version: app containers only, without topology."""
         return self._ask(v1alpha1_grpc.LIST, b"", decoding.pods_from_v1alpha1_bytes)
 
     def close(self) -> None:
-        """Let the connection go. Closing twice does nothing."""
+        """Close the connection. Calling it twice does nothing."""
         with self._lock:
             self._closed = True
             self._channel.close()
@@ -124,13 +123,13 @@ class PodResourcesClient:
             return decode(data)
         except decoding.DecodeError as error:
             raise AnswerInvalid(
-                f"{self.socket_path} answered {method} with something else: {error}"
+                f"{self.socket_path}: invalid response to {method}: {error}"
             ) from error
 
     def _call(self, method: str, request: bytes) -> bytes:
         if self._attempts <= 1:
             return self._attempt(method, request)
-        # Loaded only here: most callers do not retry, and start-up time matters to them.
+        # Imported here: most callers do not retry, and start-up time matters to them.
         import tenacity
 
         retrying = tenacity.Retrying(
@@ -151,18 +150,20 @@ class PodResourcesClient:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 self._replace(channel)
             raise self._translated(error, method) from error
-        except ValueError as error:  # what grpc raises on a closed channel
+        except ValueError as error:  # raised by grpc for a closed channel
             raise ClientClosed(f"the client for {self.socket_path} is closed") from error
 
     def _connect(self) -> grpc.Channel:
         return grpc.insecure_channel(sockets.target(self.socket_path), options=OPTIONS)
 
     def _replace(self, failed: grpc.Channel) -> None:
-        """Take a fresh channel for the next call. The failed one would answer with its
-        old error until its waiting time is over, even when the kubelet is back."""
+        """Use a new channel for the next call."""
+        # During its backoff, the failed channel would return the old error even after the
+        # kubelet has restarted.
         with self._lock:
             if self._channel is failed and not self._closed:
-                # Not closed: other threads may have calls on it. It goes with the last.
+                # The old channel is not closed: other threads may have calls on it. It is
+                # freed with the last of them.
                 self._channel = self._connect()
 
     def _translated(self, error: grpc.RpcError, method: str) -> PodResourcesError:
@@ -171,19 +172,20 @@ class PodResourcesClient:
             case grpc.StatusCode.UNAVAILABLE:
                 return self._unavailable(text)
             case grpc.StatusCode.DEADLINE_EXCEEDED:
-                return DeadlineExceeded(f"{path} did not answer {method} in {self._timeout:g} s")
+                return DeadlineExceeded(f"{path}: no response to {method} in {self._timeout:g} s")
             case grpc.StatusCode.CANCELLED:
                 return ClientClosed(f"the client for {path} was closed during {method}")
             case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
                 return AnswerTooLarge(
-                    f"the answer of {path} to {method} is above {MAX_ANSWER_BYTES} bytes: {text}"
+                    f"{path}: response to {method} exceeds {MAX_ANSWER_BYTES} bytes: {text}"
                 )
             case grpc.StatusCode.RESOURCE_EXHAUSTED if "rate limit" in text:
-                return RateLimited(f"{path} gets too many calls: {text}; try again later")
+                return RateLimited(f"{path}: too many calls: {text}; retry later")
             case grpc.StatusCode.UNIMPLEMENTED:
-                return MethodUnavailable(f"{path} does not serve {method}: an older kubelet?")
+                return MethodUnavailable(f"{path} does not serve {method}: use a newer kubelet")
+            # Older kubelets report these two as plain errors, which gRPC sends as UNKNOWN.
             case grpc.StatusCode.UNKNOWN if text.endswith(" disabled"):
-                return MethodUnavailable(f"{path} has {method} switched off: {text}")
+                return MethodUnavailable(f"{path} has disabled {method}: {text}")
             case grpc.StatusCode.UNKNOWN | grpc.StatusCode.NOT_FOUND if (
                 method == v1_grpc.GET and text.endswith(" not found")
             ):
@@ -196,16 +198,19 @@ class PodResourcesClient:
             mode = path.stat().st_mode
         except (FileNotFoundError, NotADirectoryError):
             return SocketNotFound(
-                f"there is no socket at {path}: is the kubelet running, and its directory mounted?"
+                f"there is no socket at {path}: "
+                "check that the kubelet runs and its directory is mounted"
             )
         except OSError as error:
             return NotServing(f"{path} cannot be reached: {_reason(error.strerror or str(error))}")
         if not stat.S_ISSOCK(mode):
-            return NotServing(f"{path} is no socket: a kubelet's is pod-resources/kubelet.sock")
+            return NotServing(
+                f"{path} is not a socket: use the kubelet's pod-resources/kubelet.sock"
+            )
         if _DENIED in text:
             return NotServing(f"{path} cannot be reached: {_reason(_DENIED)}")
-        return NotServing(f"nobody answers on {path}: {text}")
+        return NotServing(f"no response on {path}: {text}")
 
 
 def _reason(text: str) -> str:
-    return f"{text}; a kubelet's socket is root's on most nodes" if text == _DENIED else text
+    return f"{text}; on most nodes, only root can connect" if text == _DENIED else text

@@ -1,4 +1,4 @@
-"""How often each method was asked and failed, under the kubelet's metric names."""
+"""Counters of calls and failures per method, with the kubelet's metric names."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ LABEL = "server_api_version"
 class Counters:
     """Counts per metric name and ``server_api_version``. Thread-safe.
 
-    As in the kubelet (pkg/kubelet/apis/podresources, v1.32), v1alpha1 calls count in
-    the total only, and calls that the rate limit rejected count nowhere.
+    As in the kubelet (pkg/kubelet/apis/podresources, v1.32), v1alpha1 calls count only in the
+    total, and calls rejected by the rate limit are not counted.
     """
 
     def __init__(
         self, kinds: Collection[str] = ("list", "get_allocatable", "get"), twice: str = ""
     ) -> None:
-        """``kinds`` have metrics of their own; calls of kind ``twice`` count twice in the
-        total, as GetAllocatableResources did from v1.21 to v1.26."""
+        """``kinds`` have separate metrics. Calls of kind ``twice`` count twice in the total,
+        like GetAllocatableResources from v1.21 to v1.26."""
         self._kinds = frozenset(kinds)
         self._twice = twice
         self._lock = threading.Lock()
@@ -35,23 +35,24 @@ class Counters:
 
     @classmethod
     def of(cls, profile: Profile) -> Counters:
-        """What a version of the kubelet counts."""
+        """Create the counters of a kubelet version."""
         return cls(profile.counted, "get_allocatable" if profile.counts_allocatable_twice else "")
 
     def requested(self, api_version: str, kind: Kind) -> None:
-        """Count one call that was let in."""
+        """Count one accepted call."""
         with self._lock:
             self._counts[f"{PREFIX}_requests_total", api_version] += 1 + (kind == self._twice)
             if api_version == "v1" and kind in self._kinds:
                 self._counts[f"{PREFIX}_requests_{kind}", api_version] += 1
 
     def failed(self, api_version: str, kind: Kind) -> None:
-        """Count one call that was let in and answered with an error."""
+        """Count one accepted call that has failed."""
         if api_version == "v1" and kind in self._kinds:
             with self._lock:
                 self._counts[f"{PREFIX}_errors_{kind}", api_version] += 1
 
     def snapshot(self) -> Mapping[tuple[str, str], int]:
-        """(metric name, ``server_api_version``) → count, sorted; only what was counted."""
+        """Return the counts by metric name and ``server_api_version``, sorted, without
+        zeros."""
         with self._lock:
             return dict(sorted(self._counts.items()))

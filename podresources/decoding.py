@@ -1,4 +1,4 @@
-"""Values from the bytes of PodResources messages: what a client reads."""
+"""Decode the bytes of PodResources messages to values, for the client."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
 
-from podresources.allocatable import Allocatable
-from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
-from podresources.values import Container, ContainerDevices, Pod
+from podresources.values import (
+    Allocatable,
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
 
@@ -22,18 +28,18 @@ __all__ = [
 
 
 def pods_from_bytes(data: bytes) -> tuple[Pod, ...]:
-    """The pods of a v1 ListPodResourcesResponse. Raises DecodeError."""
+    """Decode a v1 ListPodResourcesResponse. Raises DecodeError."""
     message = v1.ListPodResourcesResponse.FromString(data)
     return tuple(_pod(pod) for pod in message.pod_resources)
 
 
 def pod_from_bytes(data: bytes) -> Pod:
-    """The pod of a v1 GetPodResourcesResponse. Raises DecodeError."""
+    """Decode a v1 GetPodResourcesResponse. Raises DecodeError."""
     return _pod(v1.GetPodResourcesResponse.FromString(data).pod_resources)
 
 
 def allocatable_from_bytes(data: bytes) -> Allocatable:
-    """What a v1 AllocatableResourcesResponse names. Raises DecodeError."""
+    """Decode a v1 AllocatableResourcesResponse. Raises DecodeError."""
     message = v1.AllocatableResourcesResponse.FromString(data)
     return Allocatable(
         devices=_devices(message.devices),
@@ -43,7 +49,7 @@ def allocatable_from_bytes(data: bytes) -> Allocatable:
 
 
 def pods_from_v1alpha1_bytes(data: bytes) -> tuple[Pod, ...]:
-    """The pods of a v1alpha1 ListPodResourcesResponse. Raises DecodeError."""
+    """Decode a v1alpha1 ListPodResourcesResponse. Raises DecodeError."""
     message = v1alpha1.ListPodResourcesResponse.FromString(data)
     return tuple(
         Pod(pod.name, pod.namespace, tuple(_v1alpha1_container(c) for c in pod.containers))
@@ -72,8 +78,8 @@ def _container(message: v1.ContainerResources) -> Container:
 
 
 def _v1alpha1_container(message: v1alpha1.ContainerResources) -> Container:
-    held = (ContainerDevices(d.resource_name, tuple(d.device_ids)) for d in message.devices)
-    return Container(message.name, tuple(held))
+    devices = (ContainerDevices(d.resource_name, tuple(d.device_ids)) for d in message.devices)
+    return Container(message.name, tuple(devices))
 
 
 def _devices(messages: Iterable[v1.ContainerDevices]) -> tuple[ContainerDevices, ...]:

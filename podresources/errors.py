@@ -1,18 +1,20 @@
-"""What can go wrong, by who has to act.
+"""Errors of the PodResources server (:class:`ServeError`) and client (all others).
 
-Serving: :class:`ServeError`. Asking: all others. The cause, where there is one, is
-kept as ``__cause__``.
+The underlying error, if any, is in ``__cause__``.
 """
 
 from __future__ import annotations
 
+# One class per remedy: wait and retry, fix the path, use a newer kubelet, and so on. gRPC's codes
+# do not separate these, because the kubelet sends most errors as UNKNOWN.
+
 
 class PodResourcesError(Exception):
-    """The root of all errors of this package."""
+    """Base class of all errors of this package."""
 
 
 class SocketPathError(PodResourcesError):
-    """A socket path that can never work: too long or relative."""
+    """An invalid socket path: too long or relative."""
 
 
 class ServeError(PodResourcesError):
@@ -20,7 +22,7 @@ class ServeError(PodResourcesError):
 
 
 class SocketInUse(ServeError):
-    """Somebody else answers on the socket already."""
+    """Another process is listening on the socket."""
 
 
 class SocketNotFound(PodResourcesError):
@@ -28,8 +30,8 @@ class SocketNotFound(PodResourcesError):
 
 
 class NotServing(PodResourcesError):
-    """What is there is no socket or may not be opened, or nobody answers on it, or the connection
-    broke."""
+    """The path is not a socket, cannot be opened, has no listening process, or the connection
+    failed."""
 
 
 class DeadlineExceeded(PodResourcesError):
@@ -37,23 +39,23 @@ class DeadlineExceeded(PodResourcesError):
 
 
 class RateLimited(PodResourcesError):
-    """The server rejected the call because it gets too many."""
+    """The server's rate limit rejected the call."""
 
 
 class MethodUnavailable(PodResourcesError):
-    """The server does not know the method, or has it switched off by a feature gate."""
+    """The server does not have the method, or a feature gate disables it."""
 
 
 class PodNotFound(PodResourcesError):
-    """The server knows no pod of this name in this namespace."""
+    """The server has no pod of this name in this namespace."""
 
 
 class AnswerTooLarge(PodResourcesError):
-    """The answer is larger than the client accepts."""
+    """The response is larger than the client accepts."""
 
 
 class AnswerInvalid(PodResourcesError):
-    """The answer is not the message that the method promises."""
+    """The response is not the message type of the method."""
 
 
 class ClientClosed(PodResourcesError):
@@ -61,7 +63,7 @@ class ClientClosed(PodResourcesError):
 
 
 class CallFailed(PodResourcesError):
-    """The server answered with another error. ``code`` is gRPC's name for its kind."""
+    """The call failed with another error. ``code`` is the name of the gRPC status code."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What a kubelet's PodResources API has, where versions differ."""
+"""What differs between versions of the kubelet's PodResources API."""
 
 from __future__ import annotations
 
@@ -7,48 +7,46 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from podresources.allocatable import Allocatable
-    from podresources.shares import ClaimResource, DynamicResource
-    from podresources.values import Container, Pod
+    from podresources.values import Allocatable, ClaimResource, Container, DynamicResource, Pod
 
 __all__ = ["ALL", "Profile"]
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Profile:
-    """Methods, pods and fields that the v1 answers have; by default all.
+    """Methods, pods and fields of v1 responses; by default all.
 
-    A field that is left out looks on the wire as in a version that does not know it, and a
-    method is UNIMPLEMENTED: clients tell versions apart by just that.
+    A missing field is absent on the wire, and a missing method is UNIMPLEMENTED, because this
+    is how clients distinguish versions.
     """
 
     has_get_allocatable: bool = True
     get_allocatable_disabled: str = ""
-    """Not empty: GetAllocatableResources answers with this error, its feature gate is off."""
+    """If not empty, GetAllocatableResources fails with this error: its feature gate is off."""
     has_get: bool = True
     get_enabled: bool = True
-    """Whether Get answers, or tells that its feature gate is off."""
+    """False if Get fails because its feature gate is off."""
     list_inactive: bool = True
-    """Whether List tells of pods that were rejected or have finished; v1alpha1 always does."""
+    """True if List includes rejected and finished pods; v1alpha1 always does."""
     get_inactive: bool = True
-    """Whether Get answers for them."""
+    """True if Get returns rejected and finished pods."""
     memory: bool = True
     share_id: bool = True
     dynamic_resources: bool = True
     claim_devices: bool = True
-    """Whether a claim's resource names its device, pool and driver."""
+    """True if a claim's resource has device, pool and driver names."""
     repeats_cdi: bool = False
-    """Whether a claim's resource tells the CDI devices of those before it, of the same
-    driver, as well."""
+    """True if a claim's resource also has the CDI devices of earlier resources of the same
+    driver (Q26)."""
     sidecars: bool = True
-    """Whether restartable init containers are told of."""
+    """True if restartable init containers are included."""
     groups_devices: bool = False
-    """Whether the devices of a resource on one node are told together, and not each alone."""
+    """True if all devices of a resource on one NUMA node share one entry."""
 
     counted: tuple[str, ...] = ("list", "get_allocatable", "get")
-    """The methods whose calls have metrics of their own."""
+    """Methods with separate metrics."""
     counts_allocatable_twice: bool = False
-    """Whether GetAllocatableResources counts twice in the total of calls."""
+    """True if GetAllocatableResources counts twice in the total."""
 
     @property
     def _is_whole(self) -> bool:
@@ -62,7 +60,9 @@ class Profile:
         )
 
     def pod(self, pod: Pod) -> Pod:
-        """The pod without the fields that there are not."""
+        """Return the pod without the fields that the version lacks."""
+        # The usual case. A new object would also be encoded again, because the view compares
+        # pods by identity.
         if self._is_whole:
             return pod
         containers = tuple(
@@ -74,7 +74,7 @@ class Profile:
         return attrs.evolve(pod, containers=containers, memory=memory)
 
     def allocatable(self, allocatable: Allocatable) -> Allocatable:
-        """The same of the node's resources."""
+        """Return the value without the fields that the version lacks."""
         return allocatable if self.memory else attrs.evolve(allocatable, memory=())
 
     def _container(self, container: Container) -> Container:
@@ -94,10 +94,10 @@ class Profile:
         )
 
     def _resource(self, each: ClaimResource, before: dict[str, tuple[str, ...]]) -> ClaimResource:
-        """``before``: the CDI devices told so far, by driver."""
+        """Adapt a claim's resource; ``before`` has the CDI devices so far, by driver."""
         if self.repeats_cdi:
-            told = before[each.driver_name] = before.get(each.driver_name, ()) + each.cdi_devices
-            each = attrs.evolve(each, cdi_devices=told)
+            names = before[each.driver_name] = before.get(each.driver_name, ()) + each.cdi_devices
+            each = attrs.evolve(each, cdi_devices=names)
         if not self.share_id:
             each = attrs.evolve(each, share_id=None)
         if not self.claim_devices:
@@ -106,4 +106,4 @@ class Profile:
 
 
 ALL = Profile()
-"""Everything that there is."""
+"""All methods, pods and fields."""

@@ -1,24 +1,31 @@
-"""Values as JSON data."""
+"""Values as JSON data: protobuf's JSON mapping (``as_dict``), and the form that devicemanager's
+tools print (docs/json.md): names in snake_case, numbers as numbers, NUMA nodes as a list."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from podresources.allocatable import Allocatable
-from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
-from podresources.values import Container, ContainerDevices, Pod
+from podresources.values import (
+    Allocatable,
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
 
 Json = dict[str, Any]
 
 
 def as_dict(answer: Sequence[Pod] | Pod | Allocatable) -> Json:
-    """The answer as protobuf's JSON mapping writes it, with the original field names.
+    """Convert a response to protobuf's JSON mapping with the original field names.
 
-    A sequence of pods becomes a List response, one pod a ``PodResources``, an
-    allocatable value a GetAllocatableResources response. 64-bit numbers are strings, as
-    the mapping demands. Fields are written even when empty, so that a reader finds NUMA
-    node 0 and needs no defaults; only ``topology`` and ``share_id`` may be absent.
+    A sequence of pods becomes a List response, one pod a ``PodResources``, an allocatable
+    value a GetAllocatableResources response. 64-bit numbers are strings, as the mapping
+    requires. Only ``topology`` and ``share_id`` can be absent; other empty fields are written,
+    so that readers find NUMA node 0 and need no defaults.
     """
     match answer:
         case Pod():
@@ -86,3 +93,61 @@ def _claim_resource(given: ClaimResource) -> Json:
 
 def _numbers(values: tuple[int, ...]) -> list[str]:
     return [str(value) for value in values]
+
+
+def pod_data(pod: Pod) -> Json:
+    """Convert a pod to JSON data of devicemanager's tools."""
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "containers": [_container_data(container) for container in pod.containers],
+        "cpu_ids": list(pod.cpu_ids),
+        "memory": [_memory_data(memory) for memory in pod.memory],
+    }
+
+
+def allocatable_data(allocatable: Allocatable | Container) -> Json:
+    """Convert devices, CPUs and memory to JSON data of devicemanager's tools."""
+    return {
+        "devices": [_devices_data(devices) for devices in allocatable.devices],
+        "cpu_ids": list(allocatable.cpu_ids),
+        "memory": [_memory_data(memory) for memory in allocatable.memory],
+    }
+
+
+def _container_data(container: Container) -> Json:
+    claims = [_claim_data(claim) for claim in container.dynamic_resources]
+    return {"name": container.name, **allocatable_data(container), "dynamic_resources": claims}
+
+
+def _devices_data(devices: ContainerDevices) -> Json:
+    return {
+        "resource_name": devices.resource_name,
+        "device_ids": list(devices.device_ids),
+        "numa_nodes": list(devices.nodes),
+    }
+
+
+def _memory_data(memory: ContainerMemory) -> Json:
+    return {
+        "memory_type": memory.memory_type,
+        "size": memory.size,
+        "numa_nodes": list(memory.nodes),
+    }
+
+
+def _claim_data(claim: DynamicResource) -> Json:
+    return {
+        "claim_name": claim.claim_name,
+        "claim_namespace": claim.claim_namespace,
+        "claim_resources": [
+            {
+                "driver_name": given.driver_name,
+                "pool_name": given.pool_name,
+                "device_name": given.device_name,
+                "share_id": given.share_id,
+                "cdi_devices": list(given.cdi_devices),
+            }
+            for given in claim.claim_resources
+        ],
+    }

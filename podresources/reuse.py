@@ -1,4 +1,4 @@
-"""Keeping what was made of the elements of a sequence when a few of them change."""
+"""Reuse values derived from the elements of a sequence when few elements change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ U = TypeVar("U")
 
 
 class Reuse(Generic[T]):
-    """Of two sequences of objects, what is in both. Made once, for all that was made of the
-    elements of the one before.
+    """The common elements of a sequence and its successor. It can be applied to several lists
+    of derived values.
 
-    Fast when little has changed: what both begin and end with is found and copied without
-    a loop in Python.
+    Fast when little has changed: common leading and trailing elements are found and copied
+    without a loop in Python.
     """
 
     def __init__(self, before: Sequence[T], now: Sequence[T]) -> None:
@@ -26,8 +26,11 @@ class Reuse(Generic[T]):
         self._now = now[head : len(now) - tail]
 
     def values(self, values: Sequence[U], make: Callable[[T], U]) -> list[U]:
-        """A value for each element of the present sequence: the one that the very same object
-        had among ``values``, which belong to the sequence before, or a new one."""
+        """Return a derived value for each element of the new sequence.
+
+        ``values`` belong to the old sequence. Elements that are the same object keep their
+        value; others get a new one from ``make``.
+        """
         old = values[self._head : self._end]
         known = dict(zip(map(id, self._before), old, strict=True))
         between = [known[id(each)] if id(each) in known else make(each) for each in self._now]
@@ -35,14 +38,14 @@ class Reuse(Generic[T]):
 
 
 def common_ends(one: Sequence[object], other: Sequence[object]) -> tuple[int, int]:
-    """How many objects both begin with, and how many of the rest both end with."""
+    """Return the number of common leading objects, and of common trailing ones of the rest."""
     shorter = min(len(one), len(other))
     head = _common(one, other, shorter)
     return head, _common(one[::-1], other[::-1], shorter - head)
 
 
 def unequal(one: Sequence[int | None], other: Sequence[int | None]) -> list[int]:
-    """The places at which two sequences of one length differ."""
+    """Return the positions at which two sequences of equal length differ."""
     start, end = _equal(one, other), len(one)
     if start == end:
         return []
@@ -51,7 +54,7 @@ def unequal(one: Sequence[int | None], other: Sequence[int | None]) -> list[int]
 
 
 def _equal(one: Sequence[int | None], other: Sequence[int | None]) -> int:
-    """How many elements both begin with, found by comparing whole slices."""
+    """Return the number of equal leading elements, found by bisection over slices."""
     low, high = 0, len(one)
     if one == other:
         return high
@@ -65,6 +68,6 @@ def _equal(one: Sequence[int | None], other: Sequence[int | None]) -> int:
 
 
 def _common(one: Sequence[object], other: Sequence[object], limit: int) -> int:
-    # The two may be of different lengths: map ends with the shorter one.
+    # The sequences may have different lengths: map ends with the shorter one.
     differences = compress(count(), map(is_not, one, other))
     return min(next(differences, limit), limit)

@@ -1,5 +1,8 @@
 """The PodResources server: gRPC around the service, on a unix socket."""
 
+# Nothing is decoded or encoded by gRPC here: requests and responses are bytes, so a cached
+# response is sent without any work per pod.
+
 from __future__ import annotations
 
 import logging
@@ -19,8 +22,7 @@ from podresources.backlog import Backlog
 from podresources.counters import Counters
 from podresources.errors import ServeError
 from podresources.profile import ALL, Profile
-from podresources.ratelimit import TokenBucket
-from podresources.service import Answer, Method, Rejection, Service
+from podresources.service import Answer, Method, Rejection, Service, TokenBucket
 
 if TYPE_CHECKING:
     from podresources.source import Source
@@ -29,14 +31,14 @@ DEFAULT_QPS = 100.0
 DEFAULT_BURST = 10
 """The kubelet's limits (``DefaultQPS``, ``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
 
-UNREAD_TEXT = "too many answers wait for clients that do not read them: try again"
+UNREAD_TEXT = "too many responses wait for clients that do not read them: retry later"
 
 _CONCURRENT_CALLS = 4096
 _OPTIONS = (
-    # A client may have many calls open; further ones wait on its side of the connection.
+    # Limits the open calls per client; further ones wait on the client's side.
     ("grpc.max_concurrent_streams", 64),
-    # A client that does not read does not answer pings either. Its connection goes, and
-    # with it what was written there. Connections without calls are left alone.
+    # A client that does not read does not answer pings either: its connection is closed, and
+    # the responses written to it are freed. Connections without calls are not pinged.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 )
@@ -45,15 +47,14 @@ _log = logging.getLogger(__name__)
 
 
 class PodResourcesServer:
-    """Serves v1 and v1alpha1 of PodResources from a source.
+    """Serves PodResources v1 and v1alpha1 from a source.
 
-    ``qps``: calls per second over all methods; None switches the limit off.
-    ``burst``: calls let in at once. ``clock``: seconds, for the limit only.
-    ``profile``: what the v1 answers have, where kubelet versions differ; by default all.
-    ``on_error``: told every
-    exception of the source, on the thread that met it; without it they are logged.
-    ``max_workers``: threads that answer. ``answer``: answers each call that was let in, in
-    place of the service.
+    ``qps``: calls per second over all methods; None disables the limit. ``burst``: calls that
+    are accepted at once. ``clock``: seconds, for the limit only. ``profile``: methods and
+    fields, which differ between kubelet versions; by default all. ``on_error``: receives the
+    exceptions of the source on the thread where they happen; by default they are logged.
+    ``max_workers``: number of threads. ``answer``: handles accepted calls in place of the
+    service.
     """
 
     def __init__(
@@ -81,26 +82,27 @@ class PodResourcesServer:
             answer=answer,
         )
         self._max_workers = max_workers
-        # Guards starting and stopping.
+        # Serializes start and stop.
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
     def start(self) -> None:
-        """Listen, making the directory if needed and replacing a socket nobody serves.
+        """Start to listen. Creates the directory if needed and replaces a stale socket.
 
-        Raises SocketPathError (too long, relative), SocketInUse, ServeError.
+        Raises SocketPathError (too long, relative), SocketInUse or ServeError.
         """
         with self._lock:
             if self._running is not None:
-                raise ServeError(f"already serving on {self.socket_path}: stop it first")
+                raise ServeError(f"already serving on {self.socket_path}: stop the server first")
             sockets.prepare(self.socket_path)
             self._running = _Running.start(self._service, self.socket_path, self._max_workers)
 
     def stop(self, grace: float = 0.2) -> None:
-        """Stop listening, give calls ``grace`` seconds to end, remove the socket.
+        """Remove the socket, stop listening, and wait ``grace`` seconds for calls to end.
 
-        Returns when all threads are done. Stopping twice does nothing; start() works again.
-        Raises OSError if the socket cannot be removed; the server has stopped all the same.
+        Returns when all threads have ended. Calling it twice does nothing; ``start`` can be
+        called again. Raises OSError if the socket cannot be removed; the server has stopped
+        nevertheless.
         """
         with self._lock:
             running, self._running = self._running, None
@@ -108,7 +110,8 @@ class PodResourcesServer:
                 running.stop(grace)
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """(metric name, ``server_api_version``) → count, since this object was made."""
+        """Return the counts by metric name and ``server_api_version``, since the object was
+        created."""
         return self._counters.snapshot()
 
     def __enter__(self) -> Self:
@@ -153,8 +156,8 @@ class _Running:
             raise
 
     def stop(self, grace: float) -> None:
-        # The path goes first, and only while it is ours: a client that comes now learns
-        # at once that nobody serves.
+        # The socket is removed first, so that new clients fail at once instead of waiting;
+        # and only if it is still this server's file.
         try:
             sockets.remove_if_same(self._path, self._identity)
         finally:
@@ -163,7 +166,7 @@ class _Running:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Method path → handler. Requests and responses stay bytes."""
+    """Maps method paths to handlers."""
 
     def __init__(self, service: Service, backlog: Backlog) -> None:
         self._handlers = {m.path: _handler(service, m, backlog) for m in service.methods()}
@@ -201,4 +204,4 @@ def _listen(server: grpc.Server, path: Path) -> None:
 
 
 def _log_error(error: Exception) -> None:
-    _log.error("cannot answer a PodResources call", exc_info=error)
+    _log.error("PodResources call failed", exc_info=error)

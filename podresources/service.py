@@ -1,4 +1,4 @@
-"""The methods of the service: rate limit, counters and answers, without a transport."""
+"""The methods of the service: rate limit, counters and responses, without a transport."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError, Message
 
 from podresources.counters import Counters, Kind
 from podresources.profile import ALL, Profile
-from podresources.ratelimit import TokenBucket
 from podresources.view import View
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
@@ -20,25 +19,27 @@ from protos import podresources_v1alpha1 as v1alpha1
 if TYPE_CHECKING:
     from podresources.source import Source
 
+NANOSECONDS = 1_000_000_000
+
 RATE_LIMIT_TEXT = "rejected by rate limit"
-"""What the kubelet answers (``ErrorLimitExceeded``, pkg/kubelet/apis/grpc, v1.32)."""
+"""The kubelet's error (``ErrorLimitExceeded``, pkg/kubelet/apis/grpc, v1.32)."""
 
 DISABLED_TEXT = "PodResources API Get method disabled"
-"""What the kubelet answers with feature gate ``KubeletPodResourcesGet`` off."""
+"""The kubelet's error if feature gate ``KubeletPodResourcesGet`` is off."""
 
 
 def unknown_method_text(method: str, service: str) -> str:
-    """What grpc-go answers for a method that a service does not have."""
+    """Return grpc-go's error for a method that a service does not have."""
     return f"unknown method {method} for service {service}"
 
 
 def not_found_text(name: str, namespace: str) -> str:
-    """What the kubelet answers for an unknown pod (``Get``, server_v1.go, v1.32)."""
+    """Return the kubelet's error for an unknown pod (``Get``, server_v1.go, v1.32)."""
     return f"pod {name} in namespace {namespace} not found"
 
 
 class Rejection(Exception):
-    """An error to answer with: gRPC's name of the code, and the text."""
+    """An error to return to the client: name of the gRPC status code, and message."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -48,8 +49,7 @@ class Rejection(Exception):
 
 @attrs.frozen(eq=False, repr=False)
 class Method:
-    """One method: its full path, what it counts as, and how it is answered from the
-    request's bytes."""
+    """One method: its path, its metrics, and a function from request to response bytes."""
 
     path: str
     api_version: str
@@ -57,11 +57,47 @@ class Method:
     request: type[Message]
     answer: Callable[[bytes], bytes]
     exists: bool = True
-    """Whether the profile's version has it; else it is UNIMPLEMENTED."""
+    """False if the version does not have the method: it is UNIMPLEMENTED."""
+
+
+class TokenBucket:
+    """Rate limit of ``burst`` calls at once and ``qps`` calls per second on average.
+
+    Decides like ``rate.Limiter.Allow`` of golang.org/x/time, which the kubelet uses
+    (``LimiterUnaryServerInterceptor``, pkg/kubelet/apis/grpc, v1.32). Not thread-safe.
+    """
+
+    def __init__(self, qps: float, burst: int) -> None:
+        if not qps > 0:
+            raise ValueError(f"invalid qps {qps}: use a number above 0, or None for no limit")
+        if burst < 1:
+            raise ValueError(f"invalid burst {burst}: use 1 or more")
+        self._qps = qps
+        self._burst = burst
+        self._tokens = float(burst)
+        self._last: float | None = None
+
+    def allow(self, now: float) -> bool:
+        """True if a call at ``now`` (seconds of any clock) is accepted; it uses up a token."""
+        left = self._tokens_at(now) - 1
+        # Go computes the wait for a missing token in whole nanoseconds, so a shorter wait is
+        # none. This also absorbs rounding errors.
+        if left < 0 and int(-left / self._qps * NANOSECONDS) > 0:
+            return False
+        self._tokens = left
+        self._last = now
+        return True
+
+    def _tokens_at(self, now: float) -> float:
+        if self._last is None:
+            return self._tokens
+        # A clock that went back must not remove tokens.
+        elapsed = max(0.0, now - self._last)
+        return min(float(self._burst), self._tokens + elapsed * self._qps)
 
 
 Answer = Callable[[Method, bytes], bytes]
-"""From the method and the request's bytes to the response's. May raise :class:`Rejection`."""
+"""Function from method and request bytes to response bytes. May raise :class:`Rejection`."""
 
 
 def _answer(method: Method, request: bytes) -> bytes:
@@ -69,10 +105,10 @@ def _answer(method: Method, request: bytes) -> bytes:
 
 
 class Service:
-    """Answers requests given as bytes. Thread-safe.
+    """Handles requests given as bytes. Thread-safe.
 
-    One limit holds for all methods and both versions together, as in the kubelet, where
-    it is an interceptor of the one gRPC server (``ListenAndServePodResources``,
+    One rate limit applies to all methods and both API versions together. In the kubelet it is
+    an interceptor of the gRPC server (``ListenAndServePodResources``,
     pkg/kubelet/server/server.go, v1.32).
     """
 
@@ -87,7 +123,7 @@ class Service:
         on_error: Callable[[Exception], object],
         answer: Answer | None = None,
     ) -> None:
-        """``answer`` answers in place of ``Method.answer``, each call that was let in."""
+        """``answer`` handles accepted calls in place of ``Method.answer``."""
         self._view = View(source, profile)
         self._limiter = limiter
         self._limiter_lock = threading.Lock()
@@ -98,6 +134,7 @@ class Service:
         self._answer = answer or _answer
 
     def methods(self) -> tuple[Method, ...]:
+        """Return all methods, including those that the version does not have."""
         view, lister = self._view, "PodResourcesLister"
         return (
             Method(
@@ -133,12 +170,12 @@ class Service:
         )
 
     def answer(self, method: Method, request: bytes) -> bytes:
-        """The response's bytes, or :class:`Rejection`. Never another exception."""
+        """Return the response bytes, or raise :class:`Rejection`, but no other exception."""
         if not method.exists:
             service, name = method.path[1:].split("/")
             raise Rejection("UNIMPLEMENTED", unknown_method_text(name, service))
         _check_request(method, request)
-        if not self._let_in():
+        if not self._is_accepted():
             raise Rejection("RESOURCE_EXHAUSTED", RATE_LIMIT_TEXT)
         self._counters.requested(method.api_version, method.kind)
         try:
@@ -152,7 +189,7 @@ class Service:
             text = f"{method.path}: cannot read the node's resources: {error!r}"
             raise Rejection("INTERNAL", text) from error
 
-    def _let_in(self) -> bool:
+    def _is_accepted(self) -> bool:
         if self._limiter is None:
             return True
         with self._limiter_lock:
@@ -164,22 +201,22 @@ class Service:
         return self._view.allocatable_v1()
 
     def _get(self, request: bytes) -> bytes:
-        # In the kubelet these two are plain Go errors, which gRPC sends as UNKNOWN.
+        # Both errors are plain Go errors in the kubelet, which gRPC sends as UNKNOWN.
         if not self._profile.get_enabled:
             raise Rejection("UNKNOWN", DISABLED_TEXT)
-        asked = v1.GetPodResourcesRequest.FromString(request)
-        found = self._view.get_v1(asked.pod_name, asked.pod_namespace)
+        message = v1.GetPodResourcesRequest.FromString(request)
+        found = self._view.get_v1(message.pod_name, message.pod_namespace)
         if found is None:
-            raise Rejection("UNKNOWN", not_found_text(asked.pod_name, asked.pod_namespace))
+            raise Rejection("UNKNOWN", not_found_text(message.pod_name, message.pod_namespace))
         return found
 
 
 def _check_request(method: Method, request: bytes) -> None:
-    # Go decodes a request before its interceptors run: a broken one costs no token.
+    # Go decodes a request before the interceptors run, so an invalid one uses no token.
     if not request:
         return
     try:
         method.request.FromString(request)
     except DecodeError as error:
         name = method.request.DESCRIPTOR.full_name
-        raise Rejection("INTERNAL", f"{method.path}: the request is no {name}: {error}") from error
+        raise Rejection("INTERNAL", f"{method.path}: invalid {name}: {error}") from error

@@ -1,23 +1,19 @@
-"""What PodResources tells, as values: pods, their containers, and the devices of those."""
+"""The values of the PodResources API: pods, containers and their resources."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
-
-if TYPE_CHECKING:
-    from podresources.shares import ContainerMemory, DynamicResource
 
 
 @attrs.frozen
 class ContainerDevices:
-    """Devices of one resource that share their NUMA nodes.
+    """Devices of one resource with the same NUMA nodes.
 
-    ``nodes`` holds NUMA node ids; empty means no topology, also when a peer sent a
-    topology without nodes. A source may list many ids at once: the server splits them
-    with :meth:`entries`, and a client reads whatever grouping its peer sent.
+    ``nodes`` has NUMA node ids; it is empty without topology, or with an empty one. A source
+    can list many ids at once: the server splits them with :meth:`entries`. A client returns
+    the grouping that the server sent.
     """
 
     resource_name: str
@@ -25,8 +21,9 @@ class ContainerDevices:
     nodes: tuple[int, ...] = ()
 
     def entries(self) -> Iterator[ContainerDevices]:
-        """One value per device id and NUMA node, the shape in which the kubelet answers
+        """Split into one value per device id and NUMA node, as in the kubelet's response
         (``containerDevicesFromResourceDeviceInstances``, pkg/kubelet/cm, v1.32)."""
+        # A device on several nodes has one entry for each, not one with several nodes.
         places: list[tuple[int, ...]] = [(node,) for node in self.nodes] or [()]
         for device_id in self.device_ids:
             for nodes in places:
@@ -34,13 +31,42 @@ class ContainerDevices:
 
 
 @attrs.frozen
-class Container:
-    """One container and what it holds.
+class ContainerMemory:
+    """``size`` bytes of ``memory_type`` (``memory`` or ``hugepages-<size>``) on ``nodes``."""
 
-    ``restartable_init`` marks an init container with ``restartPolicy: Always``: v1
-    answers list it, v1alpha1 answers leave it out. The wire does not carry the mark, so
-    it is no part of equality and a client always reads it as false. Ordinary init
-    containers have no place here.
+    memory_type: str
+    size: int
+    nodes: tuple[int, ...] = ()
+
+
+@attrs.frozen
+class ClaimResource:
+    """One device of a resource claim. ``cdi_devices`` are qualified CDI names."""
+
+    driver_name: str
+    pool_name: str
+    device_name: str
+    cdi_devices: tuple[str, ...] = ()
+    share_id: str | None = None
+
+
+@attrs.frozen
+class DynamicResource:
+    """One resource claim of a container."""
+
+    claim_name: str
+    claim_namespace: str
+    claim_resources: tuple[ClaimResource, ...] = ()
+
+
+@attrs.frozen
+class Container:
+    """One container and its resources.
+
+    ``restartable_init`` marks an init container with ``restartPolicy: Always``, which v1
+    responses include and v1alpha1 responses do not. The mark is not transmitted, so it is not
+    part of equality, and a client always returns False. Ordinary init containers are never
+    included.
     """
 
     name: str
@@ -53,11 +79,11 @@ class Container:
 
 @attrs.frozen
 class Pod:
-    """One pod. ``cpu_ids`` and ``memory`` are what the pod holds as a whole.
+    """One pod. ``cpu_ids`` and ``memory`` are allocated to the pod as a whole.
 
-    ``active`` is false for a pod that was rejected or has finished, and is not deleted yet:
-    kubelets from 1.34 on leave it out of v1 answers (k/k#132028). The wire does not carry
-    the mark, so it is no part of equality and a client always reads it as true.
+    ``active`` is false for a rejected or finished pod that is not deleted yet. Kubelets since
+    1.34 leave it out of v1 responses (k/k#132028). The mark is not transmitted, so it is not
+    part of equality, and a client always returns True.
     """
 
     name: str
@@ -68,11 +94,21 @@ class Pod:
     active: bool = attrs.field(default=True, eq=False, kw_only=True)
 
 
-def ids_by_resource(devices: Iterable[ContainerDevices]) -> Mapping[str, tuple[str, ...]]:
-    """Device ids per resource, each once, in order of appearance.
+@attrs.frozen
+class Allocatable:
+    """Resources that the node can allocate, in use or not: healthy devices, exclusive CPUs and
+    memory."""
 
-    A device on two NUMA nodes has two entries, and kubelets group entries differently:
-    this is the view that does not depend on it.
+    devices: tuple[ContainerDevices, ...] = ()
+    cpu_ids: tuple[int, ...] = ()
+    memory: tuple[ContainerMemory, ...] = ()
+
+
+def ids_by_resource(devices: Iterable[ContainerDevices]) -> Mapping[str, tuple[str, ...]]:
+    """Return the device ids of each resource without duplicates, in order of appearance.
+
+    The result does not depend on grouping: kubelets group entries differently, and a device on
+    two NUMA nodes has two entries.
     """
     found: dict[str, dict[str, None]] = {}
     for entry in devices:

@@ -1,4 +1,19 @@
-"""The answers as bytes, built once per version of the source."""
+"""Responses as bytes, built once per version of the source."""
+
+# Theory of operation. Node agents poll List every few seconds. Encoding a thousand pods takes
+# 15 ms, during which the process does nothing else, and between two calls usually nothing, or one
+# pod, has changed. There are three cases:
+#
+# 1. The version of the source is the one of the cached response: the bytes are returned, without
+#    a lock.
+# 2. The version has changed: the source's pods are read. A pod that is the same object as in the
+#    last listing keeps its bytes, others are encoded, and the bytes of all pods are joined. A
+#    List response is the concatenation of its pods, so no other work is needed.
+# 3. Several callers find an old version: one of them builds, the others wait for it.
+#
+# Why no response mixes versions: the version is read *before* the values. If they change in
+# between, the cached bytes are newer than their number, and the next call builds them once more.
+# They are never older.
 
 from __future__ import annotations
 
@@ -9,30 +24,29 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
 
-from podresources import wire
+from podresources import encoding
 from podresources.profile import ALL, Profile
 from podresources.reuse import Reuse
 
 if TYPE_CHECKING:
-    from podresources.allocatable import Allocatable
     from podresources.source import Source
-    from podresources.values import Pod
+    from podresources.values import Allocatable, Pod
 
 T = TypeVar("T")
 
 
 class View:
-    """Serialized answers over a source. Thread-safe; no answer mixes two versions."""
+    """Serialized responses over a source. Thread-safe."""
 
     def __init__(self, source: Source, profile: Profile = ALL) -> None:
-        """``profile`` is about v1: nothing of it ever reached v1alpha1."""
+        """``profile`` applies to v1 only: v1alpha1 has not changed between versions."""
         v1 = _Chunks(
-            (lambda pod: wire.pod_to_bytes(profile.pod(pod), grouped=True))
+            (lambda pod: encoding.pod_to_bytes(profile.pod(pod), grouped=True))
             if profile.groups_devices
-            else (lambda pod: wire.pod_to_bytes(profile.pod(pod))),
+            else (lambda pod: encoding.pod_to_bytes(profile.pod(pod))),
             profile,
         )
-        v1alpha1 = _Chunks(wire.pod_to_v1alpha1_bytes, ALL)
+        v1alpha1 = _Chunks(encoding.pod_to_v1alpha1_bytes, ALL)
         allocatable = _Allocatable(profile)
         self._v1 = _PerVersion(source.version, lambda: v1.listing(source.pods()))
         self._v1alpha1 = _PerVersion(source.version, lambda: v1alpha1.listing(source.pods()))
@@ -41,25 +55,25 @@ class View:
         )
 
     def list_v1(self) -> bytes:
-        """A v1 ListPodResourcesResponse."""
+        """Return a v1 ListPodResourcesResponse."""
         return self._v1.get().body
 
     def list_v1alpha1(self) -> bytes:
-        """A v1alpha1 ListPodResourcesResponse."""
+        """Return a v1alpha1 ListPodResourcesResponse."""
         return self._v1alpha1.get().body
 
     def allocatable_v1(self) -> bytes:
-        """A v1 AllocatableResourcesResponse."""
+        """Return a v1 AllocatableResourcesResponse."""
         return self._allocatable.get()
 
     def get_v1(self, name: str, namespace: str) -> bytes | None:
-        """A v1 GetPodResourcesResponse, or None if there is no such pod."""
+        """Return a v1 GetPodResourcesResponse; None for an unknown pod."""
         return self._v1.get().by_name.get((namespace, name))
 
 
 @attrs.frozen(slots=False, eq=False, repr=False)
 class _Listing:
-    """All pods of one version: each pod's bytes, none if it is not listed, and the whole
+    """All pods of one version, the bytes of each (empty if it is not listed), and the whole
     response."""
 
     pods: Sequence[Pod]
@@ -70,19 +84,20 @@ class _Listing:
 
     @cached_property
     def by_name(self) -> dict[tuple[str, str], bytes]:
-        """(namespace, name) → the pod's bytes; built only when Get is used."""
+        """Map namespace and name to the pod's bytes. Built when Get is first called."""
         pods = [
             (pod, chunk or self.encode(pod))
             for pod, chunk in zip(self.pods, self.chunks, strict=True)
             if pod.active or self.profile.get_inactive
         ]
-        # Of two pods with one name the active one answers, else the one that came last.
+        # Of two pods with one name the active one counts, else the last one. Sorting is
+        # stable, and later items of a dict replace earlier ones.
         pods.sort(key=lambda pair: pair[0].active)
         return {(pod.namespace, pod.name): chunk for pod, chunk in pods}
 
 
 class _Chunks:
-    """Pods to bytes; a pod seen in the previous listing is not encoded again."""
+    """Encodes pods; a pod of the previous listing is not encoded again."""
 
     def __init__(self, encode: Callable[[Pod], bytes], profile: Profile) -> None:
         self._encode = encode
@@ -90,8 +105,8 @@ class _Chunks:
         self._last = _Listing((), (), b"", encode, profile)
 
     def listing(self, pods: Sequence[Pod]) -> _Listing:
-        # Identity and not equality: comparing deep values costs more than it saves, and
-        # equality leaves out restartable_init, which v1alpha1 answers depend on.
+        # Pods are compared by identity. Comparing deep values would cost more than encoding
+        # them, and equality ignores restartable_init, on which v1alpha1 responses depend.
         pods, last = tuple(pods), self._last
         chunks = Reuse(last.pods, pods).values(last.chunks, self._listed)
         self._last = _Listing(pods, chunks, b"".join(chunks), self._encode, self._profile)
@@ -102,39 +117,38 @@ class _Chunks:
 
 
 class _Allocatable:
-    """The allocatable value to bytes; the value of last time is not encoded again."""
+    """Encodes the allocatable value; the same object is not encoded again."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._held: tuple[Allocatable, bytes] | None = None
+        self._cached: tuple[Allocatable, bytes] | None = None
 
     def encoded(self, allocatable: Allocatable) -> bytes:
-        if self._held is None or self._held[0] is not allocatable:
-            self._held = (
+        if self._cached is None or self._cached[0] is not allocatable:
+            self._cached = (
                 allocatable,
-                wire.allocatable_to_bytes(self._profile.allocatable(allocatable)),
+                encoding.allocatable_to_bytes(self._profile.allocatable(allocatable)),
             )
-        return self._held[1]
+        return self._cached[1]
 
 
 class _PerVersion(Generic[T]):
-    """One answer, built at most once per version; callers wait for one builder."""
+    """A value that is built once per version, while other callers wait."""
 
     def __init__(self, version: Callable[[], int], build: Callable[[], T]) -> None:
         self._version = version
         self._build = build
-        # Guards building. What is held is one tuple, so reading it needs no lock.
+        # Guards building. The cache is one tuple, so reading it needs no lock.
         self._lock = threading.Lock()
-        self._held: tuple[int, T] | None = None
+        self._cached: tuple[int, T] | None = None
 
     def get(self) -> T:
-        held = self._held
-        if held is not None and held[0] == self._version():
-            return held[1]
+        cached = self._cached
+        if cached is not None and cached[0] == self._version():
+            return cached[1]
         with self._lock:
-            # The version is read before the answer is built: a change in between makes
-            # the answer newer than its number, never older, and it is built once more.
+            # The version must be read before the value is built (see the top of the module).
             version = self._version()
-            if self._held is None or self._held[0] != version:
-                self._held = (version, self._build())
-            return self._held[1]
+            if self._cached is None or self._cached[0] != version:
+                self._cached = (version, self._build())
+            return self._cached[1]

@@ -1,4 +1,4 @@
-"""Stubs and servicers as grpc's own generator shapes them, made from a service descriptor."""
+"""Stubs and servicers made from service descriptors, with the shape of grpc's generated code."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -11,7 +11,7 @@ __all__ = ["adder", "servicer", "stub"]
 
 
 def stub(service: ServiceDescriptor, module: str) -> type:
-    """The client of a service: one callable per method, over the channel it is given."""
+    """Create the client class of a service, with one callable per method."""
 
     def __init__(self: object, channel: grpc.Channel) -> None:
         for method in service.methods:
@@ -21,13 +21,13 @@ def stub(service: ServiceDescriptor, module: str) -> type:
 
 
 def servicer(service: ServiceDescriptor, module: str) -> type:
-    """The base of a server: each method answers UNIMPLEMENTED until overridden."""
+    """Create the base class of servers; methods return UNIMPLEMENTED unless overridden."""
     body: dict[str, object] = {method.name: _unimplemented(method) for method in service.methods}
     return type(f"{service.name}Servicer", (), body | {"__module__": module})
 
 
 def adder(service: ServiceDescriptor) -> Callable[[object, grpc.Server], None]:
-    """The function that puts a servicer's methods on a server."""
+    """Create the function that adds a servicer to a server."""
 
     def add(implementation: object, server: grpc.Server) -> None:
         handlers = {
@@ -54,7 +54,7 @@ def _callable(method: MethodDescriptor, channel: grpc.Channel) -> object:
     )
 
 
-# In quotes: the class is generic in its stubs only.
+# The annotation is a string: the class is generic only in its type stubs.
 def _handler(
     method: MethodDescriptor, behaviour: Callable[..., Any]
 ) -> "grpc.RpcMethodHandler[Any, Any]":

@@ -1,8 +1,8 @@
-"""The device plugin API, v1beta1: how a plugin offers devices to the kubelet.
+"""The device plugin API, v1beta1: how plugins advertise devices to the kubelet.
 
-Two services meet over unix sockets in one directory. The kubelet serves
-Registration on kubelet.sock; the plugin serves DevicePlugin on a socket of
-its own and names that socket when it registers.
+There are two services, on unix sockets in one directory. The kubelet serves
+Registration on kubelet.sock. A plugin serves DevicePlugin on another socket
+and passes its name when it registers.
 """
 
 # Generated from deviceplugin_v1beta1.proto by tools/generate_protos.py: edit that file instead.

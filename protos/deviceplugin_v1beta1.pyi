@@ -1,8 +1,8 @@
-"""The device plugin API, v1beta1: how a plugin offers devices to the kubelet.
+"""The device plugin API, v1beta1: how plugins advertise devices to the kubelet.
 
-Two services meet over unix sockets in one directory. The kubelet serves
-Registration on kubelet.sock; the plugin serves DevicePlugin on a socket of
-its own and names that socket when it registers.
+There are two services, on unix sockets in one directory. The kubelet serves
+Registration on kubelet.sock. A plugin serves DevicePlugin on another socket
+and passes its name when it registers.
 """
 
 # Generated from deviceplugin_v1beta1.proto by tools/generate_protos.py: edit that file instead.
@@ -21,9 +21,9 @@ from google.protobuf.message import Message
 DESCRIPTOR: FileDescriptor
 
 class DevicePluginOptions(Message):
-    """Which optional calls a plugin wants."""
+    """The optional calls that a plugin supports."""
     pre_start_required: bool
-    """PreStartContainer is wanted before each container start."""
+    """PreStartContainer must be called before each container start."""
     get_preferred_allocation_available: bool
     """GetPreferredAllocation is implemented."""
     def __init__(
@@ -34,16 +34,16 @@ class DevicePluginOptions(Message):
     ) -> None: ...
 
 class RegisterRequest(Message):
-    """A plugin's introduction to the kubelet."""
+    """The registration of a plugin."""
     version: str
-    """Version of this API that the plugin speaks: "v1beta1"."""
+    """API version of the plugin: "v1beta1"."""
     endpoint: str
-    """File name of the plugin's socket, in the directory of the kubelet's own."""
+    """File name of the plugin's socket, in the directory of the kubelet's socket."""
     resource_name: str
-    """Extended resource the devices are offered as, such as "vendor.com/gpu"."""
+    """Extended resource of the devices, such as "vendor.com/gpu"."""
     @property
     def options(self) -> DevicePluginOptions:
-        """Which optional calls are wanted."""
+        """The optional calls that the plugin supports."""
     def __init__(
         self,
         *,
@@ -54,11 +54,11 @@ class RegisterRequest(Message):
     ) -> None: ...
 
 class Empty(Message):
-    """Nothing to say."""
+    """An empty message."""
     def __init__(self) -> None: ...
 
 class ListAndWatchResponse(Message):
-    """All devices of a plugin as of now; replaces the list sent before it."""
+    """All present devices of a plugin; replaces the list before."""
     @property
     def devices(self) -> RepeatedCompositeFieldContainer[Device]: ...
     def __init__(
@@ -68,10 +68,10 @@ class ListAndWatchResponse(Message):
     ) -> None: ...
 
 class TopologyInfo(Message):
-    """Where in the machine a device sits."""
+    """The location of a device in the machine."""
     @property
     def nodes(self) -> RepeatedCompositeFieldContainer[NUMANode]:
-        """NUMA nodes the device is close to; none means anywhere."""
+        """NUMA nodes of the device; empty means no affinity."""
     def __init__(
         self,
         *,
@@ -81,7 +81,7 @@ class TopologyInfo(Message):
 class NUMANode(Message):
     """One NUMA node."""
     ID: int
-    """Number of the node as the operating system counts them."""
+    """Number of the node in the operating system."""
     def __init__(
         self,
         *,
@@ -91,12 +91,12 @@ class NUMANode(Message):
 class Device(Message):
     """One device of a plugin."""
     ID: str
-    """Name of the device, unique within its resource."""
+    """Device id, unique within its resource."""
     health: str
-    """"Healthy" or "Unhealthy"; all but "Healthy" counts as unhealthy."""
+    """"Healthy" or "Unhealthy"; any other text counts as unhealthy."""
     @property
     def topology(self) -> TopologyInfo:
-        """Absent: the device has no affinity."""
+        """Absent if the device has no affinity."""
     def __init__(
         self,
         *,
@@ -106,7 +106,7 @@ class Device(Message):
     ) -> None: ...
 
 class PreStartContainerRequest(Message):
-    """Devices of one container that is about to start."""
+    """The devices of a container that is about to start."""
     @property
     def devices_ids(self) -> RepeatedScalarFieldContainer[str]: ...
     def __init__(
@@ -116,11 +116,11 @@ class PreStartContainerRequest(Message):
     ) -> None: ...
 
 class PreStartContainerResponse(Message):
-    """Success is all there is to report."""
+    """An empty message: the call was successful."""
     def __init__(self) -> None: ...
 
 class PreferredAllocationRequest(Message):
-    """Asks for a preference, one request per container."""
+    """Requests preferences, one per container."""
     @property
     def container_requests(self) -> RepeatedCompositeFieldContainer[
         ContainerPreferredAllocationRequest
@@ -132,15 +132,15 @@ class PreferredAllocationRequest(Message):
     ) -> None: ...
 
 class ContainerPreferredAllocationRequest(Message):
-    """What one container may be given."""
+    """The devices to choose from for one container."""
     @property
     def available_deviceIDs(self) -> RepeatedScalarFieldContainer[str]:
         """Devices to choose from."""
     @property
     def must_include_deviceIDs(self) -> RepeatedScalarFieldContainer[str]:
-        """Devices that the answer must contain; a subset of the available ones."""
+        """Devices that the response must contain; a subset of the available ones."""
     allocation_size: int
-    """How many devices to choose, those that must be included among them."""
+    """Number of devices to choose, including those that the response must contain."""
     def __init__(
         self,
         *,
@@ -162,7 +162,7 @@ class PreferredAllocationResponse(Message):
     ) -> None: ...
 
 class ContainerPreferredAllocationResponse(Message):
-    """What the plugin would choose for one container."""
+    """The devices that the plugin prefers for one container."""
     @property
     def deviceIDs(self) -> RepeatedScalarFieldContainer[str]: ...
     def __init__(
@@ -172,7 +172,7 @@ class ContainerPreferredAllocationResponse(Message):
     ) -> None: ...
 
 class AllocateRequest(Message):
-    """Asks for the settings that go with chosen devices, one request per container."""
+    """Requests the settings for chosen devices, one request per container."""
     @property
     def container_requests(self) -> RepeatedCompositeFieldContainer[ContainerAllocateRequest]: ...
     def __init__(
@@ -212,7 +212,7 @@ class AllocateResponse(Message):
     ) -> None: ...
 
 class ContainerAllocateResponse(Message):
-    """What one container must be given to use its devices."""
+    """The settings that one container needs to use its devices."""
     @property
     def envs(self) -> ScalarMap[str, str]:
         """Environment variables."""
@@ -227,11 +227,11 @@ class ContainerAllocateResponse(Message):
         """Annotations for the container runtime."""
     @property
     def cdi_devices(self) -> RepeatedCompositeFieldContainer[CDIDevice]:
-        """Devices the container runtime is to look up by CDI name."""
+        """Devices that the container runtime resolves by CDI name."""
     @property
     def typed_devices(self) -> RepeatedCompositeFieldContainer[TypedDevice]:
-        """Devices that are more than a path. An extension of this project, numbered
-        far above the kubelet's own fields: a kubelet without it skips it.
+        """Devices that are more than a path. This is an extension of devicemanager.
+        Its number is far above the kubelet's fields, and kubelets ignore it.
         """
     def __init__(
         self,
@@ -267,7 +267,7 @@ class DeviceSpec(Message):
     host_path: str
     """Path on the host."""
     permissions: str
-    """What the device cgroup allows: any of r (read), w (write) and m (mknod)."""
+    """Permissions in the device cgroup: any of r (read), w (write) and m (mknod)."""
     def __init__(
         self,
         *,
@@ -277,7 +277,7 @@ class DeviceSpec(Message):
     ) -> None: ...
 
 class TypedDevice(Message):
-    """A device that says what kind of thing it is. Extension of this project."""
+    """A device with a type. Extension of devicemanager."""
     @property
     def filesystem(self) -> FilesystemDevice: ...
     @property
@@ -294,7 +294,7 @@ class TypedDevice(Message):
     def WhichOneof(self, oneof_group: str) -> Literal["filesystem", "netlink", "pci"] | None: ...
 
 class FilesystemDevice(Message):
-    """A device reached through a device file. Extension of this project."""
+    """A device with a device file. Extension of devicemanager."""
     container_path: str
     """Path in the container."""
     host_path: str
@@ -310,11 +310,11 @@ class FilesystemDevice(Message):
     ) -> None: ...
 
 class NetlinkDevice(Message):
-    """A network interface that moves into the container. Extension of this project."""
+    """A network interface that is moved into the container. Extension of devicemanager."""
     net_ns: str
-    """Network namespace the interface is in before; empty means the host's."""
+    """Present network namespace of the interface; empty means the host's."""
     interface_name: str
-    """Name of the interface there."""
+    """Present name of the interface."""
     container_name: str
     """Name of the interface in the container; empty means unchanged."""
     def __init__(
@@ -326,15 +326,15 @@ class NetlinkDevice(Message):
     ) -> None: ...
 
 class PciDevice(Message):
-    """A PCI device named by what it is, not where. Extension of this project."""
+    """A PCI device, identified by vendor and product. Extension of devicemanager."""
     vendor_id: str
     """Vendor id, four hexadecimal digits."""
     product_id: str
     """Product id, four hexadecimal digits."""
     @property
     def addresses(self) -> RepeatedScalarFieldContainer[str]:
-        """Addresses such as 0000:3b:00.0. Left empty by plugins; the kubelet's side adds what it
-        found, so that a container has the same devices after a restart.
+        """Addresses such as 0000:3b:00.0. Plugins leave it empty; the kubelet's side adds the
+        addresses it has chosen, so that a container has the same devices after a restart.
         """
     def __init__(
         self,

@@ -20,7 +20,7 @@ class RegistrationStub:
     """Served by the kubelet."""
     def __init__(self, channel: grpc.Channel) -> None: ...
     Register: grpc.UnaryUnaryMultiCallable[_pb.RegisterRequest, _pb.Empty]
-    """Announces a plugin. The kubelet dials back to the endpoint it names, so a
+    """Registers a plugin. The kubelet dials the endpoint in the request, so the
     plugin must be serving before it calls this.
     """
 
@@ -29,7 +29,7 @@ class RegistrationServicer:
     def Register(
         self, request: _pb.RegisterRequest, context: grpc.ServicerContext
     ) -> _pb.Empty:
-        """Announces a plugin. The kubelet dials back to the endpoint it names, so a
+        """Registers a plugin. The kubelet dials the endpoint in the request, so the
         plugin must be serving before it calls this.
         """
 
@@ -41,26 +41,26 @@ class DevicePluginStub:
     """Served by the plugin, called by the kubelet."""
     def __init__(self, channel: grpc.Channel) -> None: ...
     GetDevicePluginOptions: grpc.UnaryUnaryMultiCallable[_pb.Empty, _pb.DevicePluginOptions]
-    """Asks which optional calls the plugin wants."""
+    """Returns the optional calls that the plugin supports."""
     ListAndWatch: grpc.UnaryStreamMultiCallable[_pb.Empty, _pb.ListAndWatchResponse]
     """Streams the plugin's devices: the whole list at once, and the whole list
-    again whenever a device appears, disappears or changes health.
+    again when a device appears, disappears or changes health.
     """
     GetPreferredAllocation: grpc.UnaryUnaryMultiCallable[
         _pb.PreferredAllocationRequest, _pb.PreferredAllocationResponse
     ]
-    """Asks which of the available devices the plugin would choose. Only called
-    if DevicePluginOptions.get_preferred_allocation_available is set; the
-    answer is advice, the kubelet may decide otherwise.
+    """Returns the devices that the plugin prefers. Only called if
+    DevicePluginOptions.get_preferred_allocation_available is set. The response
+    is not binding for the kubelet.
     """
     Allocate: grpc.UnaryUnaryMultiCallable[_pb.AllocateRequest, _pb.AllocateResponse]
-    """Called while a pod is admitted: what must its containers be given so that
-    they can use the devices chosen for them?
+    """Called while a pod is admitted. Returns the settings that its containers
+    need to use the chosen devices.
     """
     PreStartContainer: grpc.UnaryUnaryMultiCallable[
         _pb.PreStartContainerRequest, _pb.PreStartContainerResponse
     ]
-    """Called before each start of a container that holds devices, if
+    """Called before each start of a container with devices, if
     DevicePluginOptions.pre_start_required is set. Usually resets the devices.
     """
 
@@ -69,30 +69,30 @@ class DevicePluginServicer:
     def GetDevicePluginOptions(
         self, request: _pb.Empty, context: grpc.ServicerContext
     ) -> _pb.DevicePluginOptions:
-        """Asks which optional calls the plugin wants."""
+        """Returns the optional calls that the plugin supports."""
     def ListAndWatch(
         self, request: _pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[_pb.ListAndWatchResponse]:
         """Streams the plugin's devices: the whole list at once, and the whole list
-        again whenever a device appears, disappears or changes health.
+        again when a device appears, disappears or changes health.
         """
     def GetPreferredAllocation(
         self, request: _pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> _pb.PreferredAllocationResponse:
-        """Asks which of the available devices the plugin would choose. Only called
-        if DevicePluginOptions.get_preferred_allocation_available is set; the
-        answer is advice, the kubelet may decide otherwise.
+        """Returns the devices that the plugin prefers. Only called if
+        DevicePluginOptions.get_preferred_allocation_available is set. The response
+        is not binding for the kubelet.
         """
     def Allocate(
         self, request: _pb.AllocateRequest, context: grpc.ServicerContext
     ) -> _pb.AllocateResponse:
-        """Called while a pod is admitted: what must its containers be given so that
-        they can use the devices chosen for them?
+        """Called while a pod is admitted. Returns the settings that its containers
+        need to use the chosen devices.
         """
     def PreStartContainer(
         self, request: _pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> _pb.PreStartContainerResponse:
-        """Called before each start of a container that holds devices, if
+        """Called before each start of a container with devices, if
         DevicePluginOptions.pre_start_required is set. Usually resets the devices.
         """
 

@@ -1,8 +1,8 @@
-"""Plugin registration, v1: how the kubelet's plugin watcher meets a plugin.
+"""Plugin registration, v1: how the kubelet's plugin watcher discovers plugins.
 
-The plugin serves this on a socket it puts into the plugins_registry
-directory. The kubelet finds the socket, asks who is there and says how the
-registration ended.
+The plugin serves this on a socket in the plugins_registry directory. The
+kubelet finds the socket, requests information about the plugin and reports
+the result of the registration.
 """
 
 # Generated from pluginregistration_v1.proto by tools/generate_protos.py: edit that file instead.

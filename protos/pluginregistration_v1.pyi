@@ -1,8 +1,8 @@
-"""Plugin registration, v1: how the kubelet's plugin watcher meets a plugin.
+"""Plugin registration, v1: how the kubelet's plugin watcher discovers plugins.
 
-The plugin serves this on a socket it puts into the plugins_registry
-directory. The kubelet finds the socket, asks who is there and says how the
-registration ended.
+The plugin serves this on a socket in the plugins_registry directory. The
+kubelet finds the socket, requests information about the plugin and reports
+the result of the registration.
 """
 
 # Generated from pluginregistration_v1.proto by tools/generate_protos.py: edit that file instead.
@@ -16,16 +16,16 @@ from google.protobuf.message import Message
 DESCRIPTOR: FileDescriptor
 
 class PluginInfo(Message):
-    """Who serves a socket."""
+    """Type and name of a plugin."""
     type: str
     """"DevicePlugin", "DRAPlugin" or "CSIPlugin"."""
     name: str
     """For a device plugin the extended resource, such as "vendor.com/gpu"."""
     endpoint: str
-    """Socket the plugin's own service is on; empty means this very one."""
+    """Socket of the plugin's service; empty means this socket."""
     @property
     def supported_versions(self) -> RepeatedScalarFieldContainer[str]:
-        """Versions of that service the plugin speaks."""
+        """Versions of that service."""
     def __init__(
         self,
         *,
@@ -36,10 +36,10 @@ class PluginInfo(Message):
     ) -> None: ...
 
 class RegistrationStatus(Message):
-    """How a registration ended."""
+    """The result of a registration."""
     plugin_registered: bool
     error: str
-    """Why not, where it was rejected."""
+    """The reason for a rejection."""
     def __init__(
         self,
         *,
@@ -48,9 +48,9 @@ class RegistrationStatus(Message):
     ) -> None: ...
 
 class RegistrationStatusResponse(Message):
-    """Nothing to say."""
+    """An empty message."""
     def __init__(self) -> None: ...
 
 class InfoRequest(Message):
-    """Asks who is there."""
+    """An empty message."""
     def __init__(self) -> None: ...

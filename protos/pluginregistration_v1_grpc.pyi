@@ -15,22 +15,22 @@ class RegistrationStub:
     """Served by the plugin, called by the kubelet."""
     def __init__(self, channel: grpc.Channel) -> None: ...
     GetInfo: grpc.UnaryUnaryMultiCallable[_pb.InfoRequest, _pb.PluginInfo]
-    """Asks what kind of plugin serves this socket."""
+    """Returns type and name of the plugin."""
     NotifyRegistrationStatus: grpc.UnaryUnaryMultiCallable[
         _pb.RegistrationStatus, _pb.RegistrationStatusResponse
     ]
-    """Tells the plugin whether the kubelet took it."""
+    """Reports to the plugin whether the kubelet has registered it."""
 
 class RegistrationServicer:
     """Served by the plugin, called by the kubelet."""
     def GetInfo(
         self, request: _pb.InfoRequest, context: grpc.ServicerContext
     ) -> _pb.PluginInfo:
-        """Asks what kind of plugin serves this socket."""
+        """Returns type and name of the plugin."""
     def NotifyRegistrationStatus(
         self, request: _pb.RegistrationStatus, context: grpc.ServicerContext
     ) -> _pb.RegistrationStatusResponse:
-        """Tells the plugin whether the kubelet took it."""
+        """Reports to the plugin whether the kubelet has registered it."""
 
 def add_RegistrationServicer_to_server(
     servicer: RegistrationServicer, server: grpc.Server

@@ -1,4 +1,4 @@
-"""The PodResources API, v1: what the kubelet has given to which container.
+"""The PodResources API, v1: the resources that are allocated to containers.
 
 Served by the kubelet on kubelet.sock in its pod-resources directory.
 """

@@ -1,4 +1,4 @@
-"""The PodResources API, v1: what the kubelet has given to which container.
+"""The PodResources API, v1: the resources that are allocated to containers.
 
 Served by the kubelet on kubelet.sock in its pod-resources directory.
 """
@@ -17,17 +17,17 @@ from google.protobuf.message import Message
 DESCRIPTOR: FileDescriptor
 
 class AllocatableResourcesRequest(Message):
-    """Asks for all that can be allocated."""
+    """An empty message."""
     def __init__(self) -> None: ...
 
 class AllocatableResourcesResponse(Message):
-    """All that can be allocated on the node."""
+    """All resources that can be allocated on the node."""
     @property
     def devices(self) -> RepeatedCompositeFieldContainer[ContainerDevices]:
         """Healthy devices."""
     @property
     def cpu_ids(self) -> RepeatedScalarFieldContainer[int]:
-        """CPUs that containers can own exclusively."""
+        """CPUs that can be allocated exclusively."""
     @property
     def memory(self) -> RepeatedCompositeFieldContainer[ContainerMemory]:
         """Memory and huge pages per NUMA node."""
@@ -40,7 +40,7 @@ class AllocatableResourcesResponse(Message):
     ) -> None: ...
 
 class ListPodResourcesRequest(Message):
-    """Asks for all pods."""
+    """An empty message."""
     def __init__(self) -> None: ...
 
 class ListPodResourcesResponse(Message):
@@ -54,18 +54,18 @@ class ListPodResourcesResponse(Message):
     ) -> None: ...
 
 class PodResources(Message):
-    """One pod and what it holds."""
+    """One pod and its resources."""
     name: str
     namespace: str
     @property
     def containers(self) -> RepeatedCompositeFieldContainer[ContainerResources]:
-        """The containers that hold resources."""
+        """The containers and their resources."""
     @property
     def cpu_ids(self) -> RepeatedScalarFieldContainer[int]:
-        """CPUs owned by the pod as a whole."""
+        """CPUs of the pod as a whole."""
     @property
     def memory(self) -> RepeatedCompositeFieldContainer[ContainerMemory]:
-        """Memory owned by the pod as a whole."""
+        """Memory of the pod as a whole."""
     def __init__(
         self,
         *,
@@ -77,20 +77,20 @@ class PodResources(Message):
     ) -> None: ...
 
 class ContainerResources(Message):
-    """One container and what it holds."""
+    """One container and its resources."""
     name: str
     @property
     def devices(self) -> RepeatedCompositeFieldContainer[ContainerDevices]:
         """Devices of device plugins."""
     @property
     def cpu_ids(self) -> RepeatedScalarFieldContainer[int]:
-        """CPUs owned exclusively."""
+        """Exclusive CPUs."""
     @property
     def memory(self) -> RepeatedCompositeFieldContainer[ContainerMemory]:
         """Memory and huge pages."""
     @property
     def dynamic_resources(self) -> RepeatedCompositeFieldContainer[DynamicResource]:
-        """Devices claimed through dynamic resource allocation."""
+        """Devices allocated by dynamic resource allocation."""
     def __init__(
         self,
         *,
@@ -102,14 +102,14 @@ class ContainerResources(Message):
     ) -> None: ...
 
 class ContainerMemory(Message):
-    """An amount of memory of one kind."""
+    """An amount of memory of one type."""
     memory_type: str
     """"memory", or a huge page size such as "hugepages-2Mi"."""
     size: int
     """Bytes."""
     @property
     def topology(self) -> TopologyInfo:
-        """NUMA nodes the memory is on."""
+        """NUMA nodes of the memory."""
     def __init__(
         self,
         *,
@@ -119,14 +119,14 @@ class ContainerMemory(Message):
     ) -> None: ...
 
 class ContainerDevices(Message):
-    """Devices of one resource that share a topology."""
+    """Devices of one resource with the same topology."""
     resource_name: str
     """Extended resource, such as "vendor.com/gpu"."""
     @property
     def device_ids(self) -> RepeatedScalarFieldContainer[str]: ...
     @property
     def topology(self) -> TopologyInfo:
-        """Absent: the devices have no affinity."""
+        """Absent if the devices have no affinity."""
     def __init__(
         self,
         *,
@@ -136,7 +136,7 @@ class ContainerDevices(Message):
     ) -> None: ...
 
 class TopologyInfo(Message):
-    """Where in the machine something sits."""
+    """A location in the machine."""
     @property
     def nodes(self) -> RepeatedCompositeFieldContainer[NUMANode]: ...
     def __init__(
@@ -148,7 +148,7 @@ class TopologyInfo(Message):
 class NUMANode(Message):
     """One NUMA node."""
     ID: int
-    """Number of the node as the operating system counts them."""
+    """Number of the node in the operating system."""
     def __init__(
         self,
         *,
@@ -156,12 +156,12 @@ class NUMANode(Message):
     ) -> None: ...
 
 class DynamicResource(Message):
-    """One resource claim that a container uses."""
+    """One resource claim of a container."""
     claim_name: str
     claim_namespace: str
     @property
     def claim_resources(self) -> RepeatedCompositeFieldContainer[ClaimResource]:
-        """What the claim was given."""
+        """The devices of the claim."""
     def __init__(
         self,
         *,
@@ -171,18 +171,18 @@ class DynamicResource(Message):
     ) -> None: ...
 
 class ClaimResource(Message):
-    """One device given to a claim."""
+    """One device of a claim."""
     @property
     def cdi_devices(self) -> RepeatedCompositeFieldContainer[CDIDevice]:
-        """Names the container runtime looks the device up by."""
+        """Names by which the container runtime finds the device."""
     driver_name: str
-    """Driver that owns the device."""
+    """Driver of the device."""
     pool_name: str
-    """Pool of that driver the device is in."""
+    """Pool of the device."""
     device_name: str
     """Name of the device in the pool."""
     share_id: str
-    """Share of the device, where it was given out in shares."""
+    """Share of the device, if it is allocated in shares."""
     def __init__(
         self,
         *,
@@ -204,7 +204,7 @@ class CDIDevice(Message):
     ) -> None: ...
 
 class GetPodResourcesRequest(Message):
-    """Asks for one pod."""
+    """Requests one pod."""
     pod_name: str
     pod_namespace: str
     def __init__(
@@ -215,7 +215,7 @@ class GetPodResourcesRequest(Message):
     ) -> None: ...
 
 class GetPodResourcesResponse(Message):
-    """The pod asked for."""
+    """The requested pod."""
     @property
     def pod_resources(self) -> PodResources: ...
     def __init__(

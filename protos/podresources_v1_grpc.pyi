@@ -16,28 +16,28 @@ class PodResourcesListerStub:
     """Served by the kubelet to monitoring agents and CNI plugins on the same node."""
     def __init__(self, channel: grpc.Channel) -> None: ...
     List: grpc.UnaryUnaryMultiCallable[_pb.ListPodResourcesRequest, _pb.ListPodResourcesResponse]
-    """All pods with the resources their containers hold."""
+    """Returns all pods with the resources of their containers."""
     GetAllocatableResources: grpc.UnaryUnaryMultiCallable[
         _pb.AllocatableResourcesRequest, _pb.AllocatableResourcesResponse
     ]
-    """All resources that could be given to containers, held or not."""
+    """Returns all resources that can be allocated, in use or not."""
     Get: grpc.UnaryUnaryMultiCallable[_pb.GetPodResourcesRequest, _pb.GetPodResourcesResponse]
-    """One pod with the resources its containers hold."""
+    """Returns one pod with the resources of its containers."""
 
 class PodResourcesListerServicer:
     """Served by the kubelet to monitoring agents and CNI plugins on the same node."""
     def List(
         self, request: _pb.ListPodResourcesRequest, context: grpc.ServicerContext
     ) -> _pb.ListPodResourcesResponse:
-        """All pods with the resources their containers hold."""
+        """Returns all pods with the resources of their containers."""
     def GetAllocatableResources(
         self, request: _pb.AllocatableResourcesRequest, context: grpc.ServicerContext
     ) -> _pb.AllocatableResourcesResponse:
-        """All resources that could be given to containers, held or not."""
+        """Returns all resources that can be allocated, in use or not."""
     def Get(
         self, request: _pb.GetPodResourcesRequest, context: grpc.ServicerContext
     ) -> _pb.GetPodResourcesResponse:
-        """One pod with the resources its containers hold."""
+        """Returns one pod with the resources of its containers."""
 
 def add_PodResourcesListerServicer_to_server(
     servicer: PodResourcesListerServicer, server: grpc.Server

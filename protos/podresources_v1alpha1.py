@@ -1,4 +1,4 @@
-"""The PodResources API, v1alpha1: the first form, kept for old clients.
+"""The PodResources API, v1alpha1: the first version, for old clients.
 
 Served by the kubelet on the same socket as v1.
 """

@@ -1,4 +1,4 @@
-"""The PodResources API, v1alpha1: the first form, kept for old clients.
+"""The PodResources API, v1alpha1: the first version, for old clients.
 
 Served by the kubelet on the same socket as v1.
 """
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 DESCRIPTOR: FileDescriptor
 
 class ListPodResourcesRequest(Message):
-    """Asks for all pods."""
+    """An empty message."""
     def __init__(self) -> None: ...
 
 class ListPodResourcesResponse(Message):
@@ -31,7 +31,7 @@ class ListPodResourcesResponse(Message):
     ) -> None: ...
 
 class PodResources(Message):
-    """One pod and what it holds."""
+    """One pod and its devices."""
     name: str
     namespace: str
     @property
@@ -45,7 +45,7 @@ class PodResources(Message):
     ) -> None: ...
 
 class ContainerResources(Message):
-    """One container and what it holds."""
+    """One container and its devices."""
     name: str
     @property
     def devices(self) -> RepeatedCompositeFieldContainer[ContainerDevices]: ...

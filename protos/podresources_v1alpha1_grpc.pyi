@@ -14,14 +14,14 @@ class PodResourcesListerStub:
     """Served by the kubelet to monitoring agents on the same node."""
     def __init__(self, channel: grpc.Channel) -> None: ...
     List: grpc.UnaryUnaryMultiCallable[_pb.ListPodResourcesRequest, _pb.ListPodResourcesResponse]
-    """All pods with the devices their containers hold."""
+    """Returns all pods with the devices of their containers."""
 
 class PodResourcesListerServicer:
     """Served by the kubelet to monitoring agents on the same node."""
     def List(
         self, request: _pb.ListPodResourcesRequest, context: grpc.ServicerContext
     ) -> _pb.ListPodResourcesResponse:
-        """All pods with the devices their containers hold."""
+        """Returns all pods with the devices of their containers."""
 
 def add_PodResourcesListerServicer_to_server(
     servicer: PodResourcesListerServicer, server: grpc.Server

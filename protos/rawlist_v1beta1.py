@@ -1,7 +1,7 @@
-"""The lists of the device plugin API, v1beta1, with their devices as bytes.
+"""Device lists of the device plugin API, v1beta1, with each device as bytes.
 
-Bytes and messages look alike on the wire: whoever reads long lists decides
-which of the devices to walk.
+Bytes and messages have the same encoding. A reader of long lists can compare
+devices as bytes and decode only those that have changed.
 """
 
 # Generated from rawlist_v1beta1.proto by tools/generate_protos.py: edit that file instead.

@@ -1,4 +1,4 @@
-"""Settings of the whole suite: which libraries it runs on, and how hypothesis behaves."""
+"""Configuration of the whole suite: libraries, hypothesis profiles, fixtures."""
 
 import gc
 import os
@@ -16,10 +16,10 @@ TESTS = Path(__file__).parent
 WIRE_ROOMS = ("plugin/typed", "podresources", "protos")
 MEASURED_ROOMS = {"cli", "plugin", "processes", "registration"}
 
-# CI machines are shared: how long an example takes says nothing about the code.
+# CI machines are shared, so the time of an example is not meaningful.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-# Every run takes a few examples, CI the same ones each time. What only many can find is looked
-# for now and then: --hypothesis-profile=deep.
+# Every run uses few examples, CI always the same ones. --hypothesis-profile=deep, used now and
+# then, finds what only many examples show.
 _FEW = {"max_examples": 40, **_PATIENT}
 hypothesis.settings.register_profile("dev", **_FEW)
 hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True, **_FEW)
@@ -31,12 +31,13 @@ hear_signals()
 
 
 def pytest_report_header():
-    """Which wire libraries this run is on: older ones may be laid over the environment."""
+    """Show the versions of the wire libraries, because older ones can be laid over the
+    environment."""
     return f"wire: protobuf {version('protobuf')}, grpcio {version('grpcio')}"
 
 
 def pytest_collection_modifyitems(items):
-    """Mark all tests of the rooms that do nothing but speak to peers."""
+    """Mark all tests of the rooms that only talk to peers."""
     for item in items:
         if (
             item.path.relative_to(TESTS)
@@ -47,14 +48,13 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Thousands of collected tests stay until the end: the garbage collector need not look
-    at them again and again."""
+    """Exempt the collected tests from garbage collection: thousands of them live until the end."""
     gc.freeze()
 
 
 @pytest.fixture
 def directory():
-    """A directory with a name short enough for sockets, gone afterwards."""
+    """A directory with a name short enough for sockets, removed afterwards."""
     path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
     yield path
     shutil.rmtree(path)
@@ -62,7 +62,7 @@ def directory():
 
 @pytest.fixture
 def no_idle_observers():
-    """Nothing that another test's watches have left idle is used, and nothing is kept."""
+    """Use no idle observers of other tests, and leave none."""
     from devicemanager.io import watch
     from devicemanager.io.idle_pool import IdlePool
 
@@ -73,7 +73,10 @@ def no_idle_observers():
 
 @pytest.fixture(autouse=True)
 def measured_processes(request, monkeypatch):
-    """Coverage measures the processes of these rooms. Those of the others are killed, lack
-    descriptors or disk, or are compared to the letter: they run as a user's would."""
+    """Measure the coverage of processes only in these rooms.
+
+    Processes of other tests are killed, lack descriptors or disk, or are compared exactly: they
+    run as a user's would.
+    """
     if request.path.relative_to(TESTS).parts[0] not in MEASURED_ROOMS:
         monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)

@@ -1,18 +1,21 @@
-"""What tests inherit from whoever starts them: signals that are ignored."""
+"""Signals that tests inherit as ignored from the process that starts them."""
 
 import signal
 from types import FrameType
 
 
 def hear_signals() -> None:
-    """Let the processes that tests start have the usual effect of signals, which they are sent
-    on purpose. A shell in whose script the tests run in the background (``&``) has them ignore
-    SIGINT and SIGQUIT, nohup SIGHUP, and every child inherits that."""
+    """Restore the usual effect of signals for processes that tests start and signal.
+
+    A script's background command (``&``) ignores SIGINT and SIGQUIT, nohup ignores SIGHUP, and
+    every child inherits that.
+    """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGQUIT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
-            # Here they stay without effect; exec gives a child the default in place of this.
+            # A handler without effect: exec resets handlers to the default, but keeps ignored
+            # signals ignored.
             signal.signal(number, _ignored)
 
 

@@ -1,4 +1,4 @@
-"""The core without its shells, and short ways to write devices and pods."""
+"""The core without its shells, and short ways to create devices and pods."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from devicemanager.testing import fakes
 
 
 def device(id_: str, *nodes: int, health: str = HEALTHY) -> Device:
-    """A device; without nodes it has no topology."""
+    """Return a device; without nodes it has no topology."""
     numa: Nodes = nodes or None
     return Device(DeviceId(id_), health, numa)
 
 
 def devices(*ids: str) -> list[Device]:
-    """Healthy devices without topology."""
+    """Return healthy devices without topology."""
     return [device(id_) for id_ in ids]
 
 
@@ -38,19 +38,19 @@ def device_list(rows: Iterable[Device], previous: DeviceList = EMPTY) -> DeviceL
 
 
 def container(name: str, restartable: bool = False, **amounts: int) -> Container:
-    """A container; ``gpu=2`` asks for two of ``vendor.com/gpu``."""
+    """Return a container; ``gpu=2`` requests two of ``vendor.com/gpu``."""
     limits = {ResourceName(f"vendor.com/{key}"): amount for key, amount in amounts.items()}
     return Container(ContainerName(name), limits, limits, restartable)
 
 
 def pod(uid: str, *apps: Container, init: Iterable[Container] = (), **amounts: int) -> Pod:
-    """A pod of these app containers, or of one named ``app`` with these amounts."""
+    """Return a pod of these app containers, or of one named ``app`` with these amounts."""
     containers = apps or (container("app", **amounts),)
     return Pod(PodUid(uid), uid, "default", tuple(containers), tuple(init))
 
 
 def held_by(ledger: Ledger, uid: str) -> dict[str, dict[str, list[str]]]:
-    """Container to resource to sorted ids."""
+    """Return container to resource to sorted ids."""
     return {
         name: {resource: sorted(holding.ids) for resource, holding in holdings.items()}
         for name, holdings in ledger.pod(PodUid(uid)).items()
@@ -58,7 +58,7 @@ def held_by(ledger: Ledger, uid: str) -> dict[str, dict[str, list[str]]]:
 
 
 def entries(ledger: Ledger) -> dict[str, Any]:
-    """Everything that is committed, as a value of its own."""
+    """Return a copy of everything that is committed."""
     return {
         uid: {name: dict(holdings) for name, holdings in ledger.pod(uid).items()}
         for uid in ledger.pods()
@@ -66,7 +66,7 @@ def entries(ledger: Ledger) -> dict[str, Any]:
 
 
 def holders(ledger: Ledger, drafts: Iterable[Draft] = ()) -> dict[tuple[str, str], set[str]]:
-    """(resource, device) to the pods that hold or have drafted it, counted afresh."""
+    """Return (resource, device) to the pods that use it, counted independently of the ledger."""
     found: dict[tuple[str, str], set[str]] = {}
     for uid in ledger.pods():
         for holdings in ledger.pod(uid).values():
@@ -82,7 +82,7 @@ def holders(ledger: Ledger, drafts: Iterable[Draft] = ()) -> dict[tuple[str, str
 
 
 def answer(wanted: Wanted, preference: fakes.Preference = fakes.first) -> Answer:
-    """What a plugin without faults says."""
+    """Return the response of a plugin without faults."""
     if isinstance(wanted, PreferenceWanted):
         return preference(wanted.available, wanted.must_include, wanted.size)
     return AllocateAnswer((b"",))
@@ -90,7 +90,7 @@ def answer(wanted: Wanted, preference: fakes.Preference = fakes.first) -> Answer
 
 @attrs.define
 class Counted:
-    """A ``subscribe`` that counts its calls, and of how many the end was not called."""
+    """A ``subscribe`` that counts its calls, and the subscriptions that have not ended."""
 
     subscribe: Callable[..., Callable[[], None]]
     calls: int = 0
@@ -109,10 +109,10 @@ class Counted:
 
 
 class World:
-    """Endpoints, ledger and hints: all that an admission looks at.
+    """Endpoints, ledger and hints: everything that an admission reads.
 
-    Every resource of ``lists`` has one plugin, which offers GetPreferredAllocation if
-    ``preferred`` says so.
+    Every resource of ``lists`` has one plugin, with GetPreferredAllocation if ``preferred`` is
+    true.
     """
 
     def __init__(
@@ -163,8 +163,10 @@ class World:
         context: AdmissionContext | None = None,
         rules: Rules | None = None,
     ) -> PodAllocation:
-        """Run an admission to its end and commit it; an exception of ``answers`` is the
-        RPC's. Raises Rejected."""
+        """Run an admission to its end and commit it. Raises Rejected.
+
+        An exception in ``answers`` is the error of that RPC.
+        """
         allocation, steps = self.begin(pod, context, rules)
         try:
             self._run(steps, answers)
@@ -191,7 +193,7 @@ class World:
         return held_by(self.ledger, uid)
 
     def check(self) -> None:
-        """What must hold at any moment: indexes true, no device with two pods."""
+        """Check the invariants: indexes are correct, and no device has two pods."""
         drafts = [allocation.draft for allocation in self.open]
         self.ledger.self_check(drafts)
         shared = {key: pods for key, pods in holders(self.ledger, drafts).items() if len(pods) > 1}

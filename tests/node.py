@@ -13,7 +13,7 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
-from devicemanager.core.providers.provider import Held
+from devicemanager.core.providers.provider import CpusAndMemory
 from devicemanager.core.topology import NumaTopology
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import ManualClock
@@ -32,7 +32,7 @@ GIB = 1 << 30
 
 
 class FaultyStore(MemoryStore):
-    """A store whose writes can be made to fail, or to do something in their middle."""
+    """A store whose writes can fail, or do something in the middle."""
 
     broken = False
     hook: Callable[[], None] | None = None
@@ -48,7 +48,7 @@ class FaultyStore(MemoryStore):
 
 
 class Node:
-    """What a kubelet has besides its servers, on a machine of two NUMA nodes."""
+    """A kubelet without its servers, on a machine of two NUMA nodes."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Node:
         clock: ManualClock | None = None,
         **fields: Any,
     ) -> None:
-        """``fields`` are those of Settings, if no ``settings`` are given."""
+        """``fields`` are fields of Settings, used if ``settings`` is None."""
         self.settings = settings or Settings(**{"numa": TWO, **fields})
         self.clock = clock or ManualClock(1000.0)
         self.events = events or EventStream(self.clock)
@@ -78,7 +78,7 @@ class Node:
         self.workers = PodWorkers(self.pods, self.manager, self.settings, self.events)
 
     def forget_pods(self) -> None:
-        """A kubelet that only the checkpoint tells of the pods."""
+        """Forget all pods: the next kubelet knows them only from the checkpoint."""
         self.pods = PodStore()
         self.workers = PodWorkers(self.pods, self.manager, self.settings, self.events)
 
@@ -89,7 +89,7 @@ class Node:
         name: str = "plugin.sock",
         **fields: Any,
     ) -> FakePlugin:
-        """A registered plugin that has listed these devices."""
+        """Register a plugin and let it list these devices."""
         plugin = FakePlugin(ResourceName(resource), **fields)
         plugin.register(self.manager.plugins, name)
         plugin.send_list(rows)
@@ -105,7 +105,7 @@ class Node:
         return self.workers.start_container(uid, container)
 
     def new_process(self, *, reboot: bool = False) -> None:
-        """The kubelet's process starts anew; plugins and pods are not back yet."""
+        """Restart the kubelet's process; plugins and pods are not back yet."""
         providers = self.manager.providers()
         self.manager.close()
         if reboot:
@@ -115,7 +115,7 @@ class Node:
             self.manager.restore(checkpoint.loads(self.store.data))
 
     def readmit(self) -> None:
-        """Every pod is admitted again, and then all pods are known."""
+        """Readmit every pod; then all pods are known."""
         self.workers.readmit()
         self.workers.sources_ready()
 
@@ -130,12 +130,12 @@ class Node:
             for name, by_resource in held.items()
         }
 
-    def share(self, uid: str, container: str = "app") -> Held:
-        """What a container has besides devices."""
-        return self.manager.state.hint_providers.held(PodUid(uid), ContainerName(container))
+    def share(self, uid: str, container: str = "app") -> CpusAndMemory:
+        """Return a container's CPUs and memory."""
+        return self.manager.state.hint_providers.allocated(PodUid(uid), ContainerName(container))
 
     def source(self) -> PodSource:
-        """What PodResources would tell from."""
+        """Return a PodResources source of the node."""
         return PodSource(
             self.manager.state,
             self.pods.snapshot,
@@ -145,7 +145,7 @@ class Node:
         )
 
     def entries(self) -> set[tuple[str, str, str]]:
-        """Pod, container and resource of every entry on disk."""
+        """Return pod, container and resource of every entry on disk."""
         saved = checkpoint.loads(self.store.data or b"")
         return {(e.pod_uid, e.container_name, e.resource_name) for e in saved.entries or ()}
 
@@ -157,9 +157,9 @@ class Node:
 
 
 def rows(layout: str, prefix: str = "d", **health: str) -> list[Device]:
-    """A device per character: a digit is its NUMA node, ``b`` both nodes, ``-`` none.
+    """Return a device per character: a digit is its NUMA node, ``b`` both nodes, ``-`` none.
 
-    Ids are ``d0``, ``d1`` …; ``d1="Unhealthy"`` sets one's health.
+    Ids are ``d0``, ``d1`` …; ``d1="Unhealthy"`` sets a device's health.
     """
     nodes: dict[str, tuple[int, ...]] = {"0": (0,), "1": (1,), "b": (0, 1), "-": ()}
     ids = [f"{prefix}{number}" for number in range(len(layout))]
@@ -172,7 +172,7 @@ def rows(layout: str, prefix: str = "d", **health: str) -> list[Device]:
 def guaranteed(
     name: str = "app", cpus: int = 1, gib: int = 1, *, restartable: bool = False, **devices: int
 ) -> Container:
-    """A container with CPUs and memory of its own, and devices of ``vendor.com``."""
+    """Return a container with exclusive CPUs, memory, and devices of ``vendor.com``."""
     amounts = {"cpu": cpus * 1000, "memory": gib * GIB}
     amounts |= {f"vendor.com/{key}": count for key, count in devices.items()}
     limits = {ResourceName(key): amount for key, amount in amounts.items()}
@@ -180,7 +180,7 @@ def guaranteed(
 
 
 def cpus_and_memory(cpus: int = 4, gib: int = 4) -> tuple[CpuProvider, MemoryProvider]:
-    """Providers of as many CPUs and as much memory on each of two nodes."""
+    """Return providers with these CPUs and this memory on each of two nodes."""
     return (
         CpuProvider.of(TWO, {0: range(cpus), 1: range(cpus, 2 * cpus)}),
         MemoryProvider.of(TWO, {"memory": {0: gib * GIB, 1: gib * GIB}}),
@@ -188,5 +188,5 @@ def cpus_and_memory(cpus: int = 4, gib: int = 4) -> tuple[CpuProvider, MemoryPro
 
 
 def allocations(plugin: FakePlugin) -> list[tuple[str, ...]]:
-    """The device ids of each Allocate so far."""
+    """Return the device ids of each Allocate call so far."""
     return [call.device_ids for call in plugin.calls if call.method == ALLOCATE]

@@ -1,6 +1,6 @@
-"""Hypothesis strategies for the values of the device manager, all in one place.
+"""Hypothesis strategies for the values of the device manager.
 
-Small on purpose: few ids, few resources, few nodes, so that what may collide does.
+Deliberately small: few ids, resources and nodes, so that collisions happen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from devicemanager.testing import fakes
 
 
 def examples(share: float) -> settings:
-    """For a test that needs more examples than the profile gives, or is too dear for so many."""
+    """Profile for a test that needs more examples, or that is too slow for the usual number."""
     return settings(max_examples=max(1, round(share * settings.default.max_examples)))
 
 
@@ -43,7 +43,7 @@ device_lists = (
 """Lists as plugins should send them: every id once, in any order."""
 
 raw_lists = st.lists(devices, max_size=14)
-"""Lists as plugins may send them: ids repeated."""
+"""Lists as plugins can send them: ids repeat."""
 
 healthy_lists = st.integers(0, 8).map(lambda n: [Device(DeviceId(f"d{i}")) for i in range(n)])
 """``n`` healthy devices without topology."""
@@ -52,7 +52,7 @@ amounts = st.integers(0, 4)
 limits = st.dictionaries(st.sampled_from(RESOURCES), amounts, max_size=2)
 
 preferences = st.sampled_from([None, fakes.first, fakes.last, fakes.one_short, fakes.garbage])
-"""How a plugin answers GetPreferredAllocation; None: it does not offer it."""
+"""How a plugin responds to GetPreferredAllocation; None: it does not offer it."""
 
 policies = st.sampled_from(POLICIES)
 scopes = st.sampled_from(SCOPES)
@@ -93,7 +93,7 @@ few = st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 2), min_size=1,
 
 
 def light_pods(uid: str):
-    """Pods of one UID that ask for little, so that several fit beside one another."""
+    """Pods of one UID with small requests, so that several fit on a node."""
     return st.builds(
         Pod,
         uid=st.just(PodUid(uid)),
@@ -107,16 +107,16 @@ def light_pods(uid: str):
 pod_lists = st.integers(1, 4).flatmap(
     lambda count: st.tuples(*[pods(f"pod{number}") for number in range(count)])
 )
-"""One to four pods with UIDs of their own."""
+"""One to four pods with different UIDs."""
 
 full_lists = st.permutations([Device(DeviceId(f"d{n}"), HEALTHY, (n % 2,)) for n in range(8)])
 """Eight healthy devices on two nodes, in any order."""
 
 inventories = st.fixed_dictionaries({GPU: device_lists}, optional={NIC: device_lists})
-"""Resource to its plugin's list; the second one may be unknown."""
+"""Resource to its plugin's list; the second resource can be unknown."""
 
 light_pod_lists = st.tuples(*[light_pods(f"pod{number}") for number in range(3)])
-"""Three pods that ask for little."""
+"""Three pods with small requests."""
 
 full_inventories = st.fixed_dictionaries(dict.fromkeys(RESOURCES, full_lists))
-"""Enough of everything."""
+"""Enough devices of each resource."""

@@ -36,6 +36,7 @@ PUBLIC = {
     "devicemanager.claims": "structured claims",
     "devicemanager.kubelet.runtime.oci": "what an OCI runtime would be told",
     "devicemanager.kubelet.runtime.cdi": "devices by name, from specification files",
+    "devicemanager.core.types": "types in the signatures of the packages above",
     "podresources": "who holds what: client and server",
     "checkpoint": "the file `kubelet_internal_checkpoint`",
 }
@@ -84,7 +85,8 @@ def text_of_value(package: ModuleType, name: str) -> str:
     value = getattr(package, name)
     home = sys.modules[value.__module__] if isinstance(value, NewType) else package
     file = Path(home.__file__ or "")
-    for path in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
+    is_collection = file.name in ("__init__.py", "types.py")
+    for path in sorted(file.parent.rglob("*.py")) if is_collection else [file]:
         body = ast.parse(path.read_text()).body
         for statement, following in pairwise(body):
             match statement, following:

@@ -1,7 +1,7 @@
-"""Generate what ``protos`` needs at run time and for type checkers from its .proto files.
+"""Generate modules, type stubs and descriptors of ``protos`` from the .proto files.
 
-``python -m tools.generate_protos`` writes; with ``--check`` it only says what is out of
-date and exits 1 if anything is.
+``python -m tools.generate_protos`` writes them. With ``--check`` it only lists outdated files,
+and exits with 1 if there are any.
 """
 
 import argparse
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def compiled(root: Path = ROOT) -> FileDescriptorSet:
-    """All .proto files of ``protos``, compiled, with their comments."""
+    """Compile all .proto files of ``protos``, with their comments."""
     sources = sorted(path.relative_to(root).as_posix() for path in root.glob("protos/*.proto"))
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "set"
@@ -30,7 +30,7 @@ def compiled(root: Path = ROOT) -> FileDescriptorSet:
 
 
 def generated(files: FileDescriptorSet) -> dict[str, bytes]:
-    """What is to stand where: path below the repository to content."""
+    """Return the generated files: path in the repository to content."""
     result: dict[str, bytes] = {}
     for file in files.file:
         stem = file.name.removesuffix(".proto")
@@ -43,13 +43,13 @@ def generated(files: FileDescriptorSet) -> dict[str, bytes]:
 def _stripped(file: FileDescriptorProto) -> bytes:
     lean = FileDescriptorProto()
     lean.CopyFrom(file)
-    # Comments are three quarters of the bytes and no use at run time.
+    # Comments are three quarters of the bytes, and not needed at run time.
     lean.ClearField("source_code_info")
     return lean.SerializeToString(deterministic=True)
 
 
 def outdated(contents: dict[str, bytes], root: Path = ROOT) -> list[str]:
-    """The paths whose file is absent or differs from what it should be."""
+    """Return the paths of files that are missing or outdated."""
     return [
         name
         for name, data in contents.items()
@@ -58,9 +58,9 @@ def outdated(contents: dict[str, bytes], root: Path = ROOT) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 0 when all is (now) up to date."""
+    """Run the command; return 0 if all files are up to date afterwards."""
     parser = argparse.ArgumentParser(prog="python -m tools.generate_protos")
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if outdated")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if outdated")
     options = parser.parse_args(arguments)
     contents = generated(compiled())
     for name in (stale := outdated(contents)):

@@ -1,4 +1,5 @@
-"""Python modules and type stubs for one compiled .proto file, with its comments as docs."""
+"""Render Python modules and type stubs for one compiled .proto file; its comments become
+docstrings."""
 
 import re
 import textwrap
@@ -12,9 +13,9 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 Path = tuple[int, ...]
-"""Where a declaration stands in its file: field numbers and indexes, as protoc counts them."""
+"""Location of a declaration in its file, as field numbers and indexes of protoc."""
 
-# Field numbers in descriptor.proto that such a path is made of.
+# Field numbers of descriptor.proto that are used in paths.
 _SYNTAX, _FILE_MESSAGE, _FILE_SERVICE = 12, 4, 6
 _MESSAGE_FIELD, _SERVICE_METHOD = 2, 2
 
@@ -27,7 +28,7 @@ _SCALARS = {
     FieldDescriptorProto.TYPE_UINT64: "int",
 }
 
-# What the stubs may need, by module; a stub imports only what it mentions.
+# Imports that a stub may need, by module; each stub imports only what it uses.
 _STUB_IMPORTS = {
     "collections.abc": ("Iterable", "Mapping"),
     "typing": ("Literal",),
@@ -42,7 +43,7 @@ _STUB_IMPORTS = {
 
 
 def render(file: FileDescriptorProto) -> dict[str, str]:
-    """The generated files of one .proto file, by what follows its name without suffix."""
+    """Return the generated files of a .proto file, by the end of their names."""
     writer = _Writer(file)
     messages = {".py": writer.messages(), ".pyi": writer.message_stubs()}
     if not file.service:
@@ -154,15 +155,15 @@ class _Writer:
     def _field(
         self, message: DescriptorProto, field: FieldDescriptorProto, path: Path
     ) -> Iterator[str]:
-        held, _ = self._types(message, field)
+        type_, _ = self._types(message, field)
         doc = self.comments.get(path, "")
-        if held in _SCALARS.values():
-            yield f"    {field.name}: {held}"
+        if type_ in _SCALARS.values():
+            yield f"    {field.name}: {type_}"
             yield from _docstring(doc, indent=4)
             return
-        # Containers and sub-messages cannot be assigned, only changed in place.
+        # Protobuf does not allow assignment of containers and sub-messages.
         yield "    @property"
-        yield from _fitting(f"    def {field.name}(self) -> ", held, ":" if doc else ": ...")
+        yield from _fitting(f"    def {field.name}(self) -> ", type_, ":" if doc else ": ...")
         yield from _docstring(doc, indent=8)
 
     def _init(self, message: DescriptorProto) -> Iterator[str]:
@@ -177,7 +178,7 @@ class _Writer:
         yield "    ) -> None: ..."
 
     def _types(self, message: DescriptorProto, field: FieldDescriptorProto) -> tuple[str, str]:
-        """What a field holds, and what the constructor takes for it."""
+        """Return the type of a field, and the type of its constructor argument."""
         for nested in message.nested_type:
             if field.type_name.endswith(f".{message.name}.{nested.name}"):
                 key, value = (_SCALARS[entry.type] for entry in nested.field)
@@ -194,15 +195,16 @@ class _Writer:
         servicer: list[str] = []
         for number, method in enumerate(service.method):
             doc = self.comments[(_FILE_SERVICE, index, _SERVICE_METHOD, number)]
-            took = f"_pb.{method.input_type.rpartition('.')[2]}"
-            gave = f"_pb.{method.output_type.rpartition('.')[2]}"
+            request = f"_pb.{method.input_type.rpartition('.')[2]}"
+            response = f"_pb.{method.output_type.rpartition('.')[2]}"
             kind = "UnaryStream" if method.server_streaming else "UnaryUnary"
-            stub += _fitting(f"    {method.name}: ", f"grpc.{kind}MultiCallable[{took}, {gave}]")
+            callable_ = f"grpc.{kind}MultiCallable[{request}, {response}]"
+            stub += _fitting(f"    {method.name}: ", callable_)
             stub += _docstring(doc, indent=4)
-            answer = f"Iterator[{gave}]" if method.server_streaming else gave
+            result = f"Iterator[{response}]" if method.server_streaming else response
             servicer += [f"    def {method.name}("]
-            servicer += [f"        self, request: {took}, context: grpc.ServicerContext"]
-            servicer += [f"    ) -> {answer}:", *_docstring(doc, indent=8)]
+            servicer += [f"        self, request: {request}, context: grpc.ServicerContext"]
+            servicer += [f"    ) -> {result}:", *_docstring(doc, indent=8)]
         doc = self.comments[(_FILE_SERVICE, index)]
         yield f"\nclass {service.name}Stub:"
         yield from _docstring(doc, indent=4)
@@ -223,10 +225,10 @@ def _which(message: DescriptorProto) -> Iterator[str]:
             for field in message.field
             if field.HasField("oneof_index") and field.oneof_index == index
         ]
-        # A field that is merely optional is a oneof of its own behind the scenes.
+        # protoc represents an optional field as a oneof whose name starts with "_".
         if not oneof.name.startswith("_"):
-            answer = f"Literal[{', '.join(members)}] | None"
-            yield f"    def WhichOneof(self, oneof_group: str) -> {answer}: ..."
+            result = f"Literal[{', '.join(members)}] | None"
+            yield f"    def WhichOneof(self, oneof_group: str) -> {result}: ..."
 
 
 def _docstring(text: str, indent: int = 0) -> Iterator[str]:
@@ -243,7 +245,7 @@ def _docstring(text: str, indent: int = 0) -> Iterator[str]:
 
 
 def _fitting(before: str, annotation: str, after: str = "") -> Iterator[str]:
-    """One line, or three where it would be too long."""
+    """Render one line, or three if it would be too long."""
     if len(line := before + annotation + after) <= 100:
         yield line
         return
@@ -253,7 +255,7 @@ def _fitting(before: str, annotation: str, after: str = "") -> Iterator[str]:
 
 def _exports(names: list[str]) -> Iterator[str]:
     yield "__all__ = ["
-    # Constants first, then classes, then functions: the order ruff asks for.
+    # Constants, classes, functions: the order that ruff requires.
     rank = sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
     yield from (f'    "{name}",' for name in rank)
     yield "]"

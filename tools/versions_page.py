@@ -1,4 +1,4 @@
-"""``python -m tools.versions_page``: write docs/kubelet-versions.md from the tables."""
+"""Write docs/kubelet-versions.md from the tables: ``python -m tools.versions_page``."""
 
 from __future__ import annotations
 
@@ -28,28 +28,31 @@ _HEAD = "\n\n".join(
     for paragraph in (
         "# Kubelet versions",
         f"""`Settings(kubelet_version="1.28")` and `devicemanager run --kubelet-version 1.28`
-        behave as that version did; `1.28` is its newest patch, `1.28.2` that one. 1.{OLDEST} to
-        1.{NEWEST_KNOWN} are known. The default is 1.{VERIFIED}, the newest one of whose real device
-        manager recorded results are replayed; 1.{NEWEST} is the newest stable one and
-        1.{NEWEST_KNOWN} a preview, both as their sources and notes describe them.""",
+        select the behaviour of a kubelet version. `1.28` is its newest patch release; `1.28.2` is
+        that release. Versions 1.{OLDEST} to 1.{NEWEST_KNOWN} are supported. The default is
+        1.{VERIFIED}, the newest version tested against results recorded from the real device
+        manager. 1.{NEWEST} is the newest stable version and 1.{NEWEST_KNOWN} a preview; both are
+        implemented from their source and release notes.""",
         """`Settings(feature_gates={"KubeletPodResourcesGet": True})` and
-        `--feature-gates KubeletPodResourcesGet=true` switch what that version guards by a gate.
-        Settings of your own, such as `pod_resources_qps`, count for more than the version.""",
-        """Defects of a version do not come with it: each is a [quirk](kubelet-behaviour.md) that
-        a test asks for by name; `quirks="reference"` and `--quirk reference` ask for all that the
-        version has. Where versions differ and this page does not say so, the mock behaves as 1.32
-        does. "Unsure" marks what no source settles.""",
-        """Open upstream are two things. Whether a second Register of a socket that is connected
-        succeeds and does nothing (k/k#139765): at every version the newest connection takes over
-        here, and with Q2 it is rejected. And in which order 1.38 tells `allocatedResourcesStatus`
-        (k/k#142340): here it is sorted by resource, then id.""",
-        "`python -m tools.versions_page` writes this page.",
+        `--feature-gates KubeletPodResourcesGet=true` set feature gates of the version. Other
+        settings, such as `pod_resources_qps`, take precedence over the version.""",
+        """Selecting a version does not enable its defects. Each defect is a
+        [quirk](kubelet-behaviour.md) that you enable by name. `quirks="reference"` and
+        `--quirk reference` enable all quirks of the version. Where versions differ and this page
+        does not say so, the mock behaves like 1.32. "Unsure" marks values that no source
+        confirms.""",
+        """Two questions are open upstream. The first is whether a second Register call for a
+        connected socket succeeds and has no effect (k/k#139765). Here the newest connection
+        replaces the older one in every version; with Q2 it is rejected. The second is the order
+        of `allocatedResourcesStatus` in 1.38 (k/k#142340). Here it is sorted by resource and
+        id.""",
+        "`python -m tools.versions_page` generates this page.",
     )
 )
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     return "\n".join([_HEAD, "", *_behaviours(), "", *_gates(), "", *_quirks(), ""])
 
 
@@ -66,13 +69,13 @@ def _behaviours() -> Iterator[str]:
 
 
 def _meanings() -> dict[str, str]:
-    """The docstrings under the fields, which are what a reader wants to know."""
+    """Return the docstrings of the fields of ``Behaviour``, by field."""
     body = ast.parse(inspect.getsource(Behaviour)).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
     for field, text in pairwise(body.body):
-        is_told = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-        if is_told and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+        is_docstring = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        if is_docstring and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             assert isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
             found[field.target.id] = _prose(str(text.value.value))
     assert list(found) == [each.name for each in attrs.fields(Behaviour)][2:]
@@ -80,7 +83,9 @@ def _meanings() -> dict[str, str]:
 
 
 def _prose(docstring: str) -> str:
-    return " ".join(docstring.split()).rstrip(".").replace("``", "`")
+    # The values are yes and no, so "True if a pod is rejected" becomes "A pod is rejected".
+    text = " ".join(docstring.split()).removeprefix("True if ").rstrip(".").replace("``", "`")
+    return text[0].upper() + text[1:]
 
 
 def _since(step: Step) -> str:
@@ -88,7 +93,7 @@ def _since(step: Step) -> str:
 
 
 def _evidence(step: Step) -> str:
-    return ", ".join(filter(None, (step.row, "unsure" * step.unsure)))
+    return ", ".join(filter(None, (step.evidence, "unsure" * step.unsure)))
 
 
 def _value(step: Step) -> str:
@@ -119,7 +124,7 @@ def _gates() -> Iterator[str]:
     yield "| gate | default by version |"
     yield "|---|---|"
     for name, steps in GATES.items():
-        told = []
+        states = []
         for step in steps:
             state = "gone" if step.stage == "gone" else f"{'on' if step.default else 'off'}"
             stage = (
@@ -127,13 +132,13 @@ def _gates() -> Iterator[str]:
                 if step.stage == "gone"
                 else f" ({step.stage}{', locked' * step.locked}{', unsure' * step.unsure})"
             )
-            told.append(f"1.{step.since}: {state}{stage}")
-        yield f"| `{name}` | {'; '.join(told)} |"
+            states.append(f"1.{step.since}: {state}{stage}")
+        yield f"| `{name}` | {'; '.join(states)} |"
 
 
 def _quirks() -> Iterator[str]:
     yield "## Quirks\n"
-    yield "| quirk | what happens | versions | evidence |"
+    yield "| quirk | effect | versions | evidence |"
     yield "|---|---|---|---|"
     for name, quirk in QUIRKS.items():
         rows = "; ".join(filter(None, map(_evidence, quirk.steps)))
@@ -141,10 +146,10 @@ def _quirks() -> Iterator[str]:
 
 
 def _range(steps: Steps) -> str:
-    told = [f"{'from' if step.value else 'not from'} {_since(step)}" for step in steps]
+    ranges = [f"{'from' if step.value else 'fixed in'} {_since(step)}" for step in steps]
     if steps[0].value:
-        return "all" if len(steps) == 1 else ", ".join(["all", *told[1:]])
-    return ", ".join(told[1:])
+        return "all" if len(steps) == 1 else ", ".join(["all", *ranges[1:]])
+    return ", ".join(ranges[1:])
 
 
 if __name__ == "__main__":

@@ -116,12 +116,12 @@ type Clock struct {
 	Time float64 `json:"time"`
 }
 
-// Conflict: One key for which two sources, or one twice, want different values.
+// Conflict: One key with two different values, from two sources or from the same one.
 //
-// `kind` names the setting: `env`, `mount`, `mount access`, `device`,
-// `device permissions`, `annotation`, `network interface`. `kept_by` and
-// `dropped_by` are resource names here; a shell may list other sources, such as a CDI
-// device. The value of `kept_by` is used.
+// `kind` is the setting: `env`, `mount`, `mount access`, `device`,
+// `device permissions`, `annotation` or `network interface`. `kept_by` and
+// `dropped_by` are resource names, or other sources such as a CDI device. The value of
+// `kept_by` is used.
 type Conflict struct {
 	Kind         string `json:"kind"`
 	Key          string `json:"key"`
@@ -185,10 +185,10 @@ type ContainerOutcome struct {
 	StartError *string `json:"start_error"`
 }
 
-// ContainerSettings: What one Allocate response says for one container, in the plugin's order.
+// ContainerSettings: One ContainerAllocateResponse, in the plugin's order.
 //
 // `filesystem_devices`, `network_interfaces` and `pci_devices` come from typed
-// devices, which a plugin may send besides the classic fields.
+// devices, which a plugin can send in addition to the other fields.
 type ContainerSettings struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`
@@ -236,9 +236,9 @@ type DeviceList struct {
 	Items  []DeviceStatus `json:"items"`
 }
 
-// DeviceSpec: A device node shown in the container.
+// DeviceSpec: A device node in the container.
 //
-// `permissions` is the plugin's text: letters from r (read), w (write), m (mknod).
+// `permissions` is the plugin's text, made of the letters r (read), w (write), m (mknod).
 type DeviceSpec struct {
 	ContainerPath string `json:"container_path"`
 	HostPath      string `json:"host_path"`
@@ -360,7 +360,7 @@ type GetPreferred struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Health: `ResourceHealthStatus` of the Kubernetes API.
+// Health: Health of a device, as `ResourceHealthStatus` in the Kubernetes API.
 type Health string
 
 // Mark: A moment among the events and calls of a kubelet, for `since=`.
@@ -369,16 +369,16 @@ type Mark struct {
 	Call  int64 `json:"call"`
 }
 
-// Mount: A host directory or file shown in the container.
+// Mount: A host directory or file mounted into the container.
 type Mount struct {
 	ContainerPath string `json:"container_path"`
 	HostPath      string `json:"host_path"`
 	ReadOnly      bool   `json:"read_only"`
 }
 
-// NetworkInterface: A network interface that moves into the container's network namespace.
+// NetworkInterface: A network interface that is moved into the container's network namespace.
 //
-// `net_ns` is the path of the namespace it is found in; empty is the host's own.
+// `net_ns` is the path of its present namespace; empty for the host's namespace.
 type NetworkInterface struct {
 	HostName      string `json:"host_name"`
 	ContainerName string `json:"container_name"`
@@ -414,9 +414,9 @@ type NodeStatus struct {
 	Allocatable map[string]int64 `json:"allocatable"`
 }
 
-// PciDevice: A PCI device named by its ids, four hexadecimal digits each.
+// PciDevice: A PCI device, identified by vendor and product id of four hexadecimal digits each.
 //
-// `addresses` (`0000:3b:00.0`) are empty until the ids were resolved on a host.
+// `addresses` (`0000:3b:00.0`) are empty until the ids are resolved on a host.
 type PciDevice struct {
 	VendorID  string   `json:"vendor_id"`
 	ProductID string   `json:"product_id"`
@@ -450,7 +450,7 @@ type PluginList struct {
 	Items  []PluginStatus `json:"items"`
 }
 
-// PluginOptions: DevicePluginOptions, from GetDevicePluginOptions alone.
+// PluginOptions: DevicePluginOptions, as returned by GetDevicePluginOptions.
 type PluginOptions struct {
 	PreStartRequired                bool `json:"pre_start_required"`
 	GetPreferredAllocationAvailable bool `json:"get_preferred_allocation_available"`
@@ -565,7 +565,7 @@ type Resource struct {
 	Allocatable int64 `json:"allocatable"`
 }
 
-// ResourceHealth: One held device.
+// ResourceHealth: The health of one allocated device.
 type ResourceHealth struct {
 	ResourceID string `json:"resource_id"`
 	Health     Health `json:"health"`
@@ -577,7 +577,7 @@ type ResourceList struct {
 	Items  []Resource `json:"items"`
 }
 
-// ResourceStatus: One resource of a container, its devices sorted by id.
+// ResourceStatus: One resource of a container; the devices are sorted by id.
 type ResourceStatus struct {
 	Name      string           `json:"name"`
 	Resources []ResourceHealth `json:"resources"`
@@ -593,7 +593,7 @@ type ResourceWait struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// RestartPolicy: `spec.restartPolicy`: which containers the kubelet starts again when they end.
+// RestartPolicy: `spec.restartPolicy`: which containers the kubelet restarts.
 type RestartPolicy string
 
 // RpcStatus: The status that a plugin returned for a call, or that stands for a missing response.
@@ -603,11 +603,11 @@ type RpcStatus struct {
 	Message string `json:"message"`
 }
 
-// RunOptions: The settings of all of a container's resources, joined (`DeviceRunContainerOptions`).
+// RunOptions: Merged settings of all resources of a container (`DeviceRunContainerOptions`, v1.32).
 //
-// Sorted by name or container path, so that equal input gives equal output; CDI names
-// keep the order in which they are asked for, since a runtime applies them in it.
-// Typed filesystem devices stand among `devices`.
+// Sorted by name or container path, so that equal input gives equal output. CDI names of one
+// resource keep the plugin's order, because a runtime applies them in that order. Typed
+// filesystem devices are part of `devices`.
 type RunOptions struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`
@@ -619,9 +619,9 @@ type RunOptions struct {
 	Conflicts         []Conflict         `json:"conflicts"`
 }
 
-// Running: A container that runs.
+// Running: A running container.
 type Running struct {
-	// Seconds since the epoch; None if an earlier kubelet started it.
+	// Seconds since the epoch; None if an earlier kubelet instance started it.
 	StartedAt *float64 `json:"started_at"`
 }
 
@@ -633,17 +633,17 @@ type SetFault struct {
 	Options map[string]any `json:"options,omitempty"`
 }
 
-// Terminated: A container that has ended.
+// Terminated: A container that has exited.
 type Terminated struct {
 	ExitCode int64 `json:"exit_code"`
-	// `Completed` for exit code 0, else `Error`, unless another one was given.
+	// `Completed` for exit code 0, else `Error`, unless another reason was given.
 	Reason    string   `json:"reason"`
 	StartedAt *float64 `json:"started_at"`
 	// Seconds since the epoch.
 	FinishedAt *float64 `json:"finished_at"`
 }
 
-// Waiting: A container that does not run yet, or not again yet.
+// Waiting: A container that is not running but will be started.
 type Waiting struct {
 	// `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff` or `CreateContainerConfigError`.
 	Reason  string `json:"reason"`

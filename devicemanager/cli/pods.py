@@ -31,7 +31,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from podresources import PodResourcesClient
-    from podresources.data import pod_data
+    from podresources.rendering import pod_data
 
     check_socket(args.socket)
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:

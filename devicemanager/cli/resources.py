@@ -27,7 +27,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from podresources import PodResourcesClient
-    from podresources.data import allocatable_data
+    from podresources.rendering import allocatable_data
 
     check_socket(args.socket)
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:

@@ -1,7 +1,8 @@
-"""Sets of small numbers, held as Python integers.
+"""Sets of small numbers, represented as Python integers.
 
-Bit ``i`` of the integer stands for number ``i``. Union, difference and counting are
-then ``|``, ``& ~`` and ``int.bit_count``, at C speed for any number of devices.
+Bit ``i`` of the integer stands for number ``i``. Union, difference and counting are then
+``|``, ``& ~`` and ``int.bit_count``: a few machine operations for eight devices as for
+thousands.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Maps the digits of a binary text to selectors for itertools.compress.
+# Translates the digits of a binary text to selectors for itertools.compress.
 _SELECTORS = bytes.maketrans(b"01", b"\x00\x01")
 
 _FEW = 16
-"""Up to this many members are handled one by one. Each step costs an integer of the set's
-length, so for many that would be quadratic."""
+"""Up to this number of members are handled one by one. Each step creates an integer of the
+set's length, so the cost would be quadratic for large sets."""
 
 
 def of(numbers: Iterable[int]) -> int:
-    """The set of the given numbers, none negative, in any order."""
+    """Return the set of the given non-negative numbers."""
     members = list(numbers)
     if len(members) <= _FEW:
         bits = 0
@@ -35,7 +36,7 @@ def of(numbers: Iterable[int]) -> int:
 
 
 def union(sets: Iterable[int]) -> int:
-    """What is in any of the sets."""
+    """Return the union of the sets."""
     bits = 0
     for each in sets:
         bits |= each
@@ -43,19 +44,20 @@ def union(sets: Iterable[int]) -> int:
 
 
 def from_flags(flags: Sequence[bool]) -> int:
-    """The set of positions at which ``flags`` is true. Linear, for long sequences."""
+    """Return the set of positions at which ``flags`` is true, in linear time."""
     if not flags:
         return 0
+    # int() parses the digits 0 and 1 at C speed; shifting bit by bit would be quadratic.
     return int(bytes(49 if flag else 48 for flag in reversed(flags)), 2)
 
 
 def flags(bits: int) -> bytes:
-    """1 for each member and 0 for each other number, up to the largest member."""
+    """Return a byte per number up to the largest member: 1 for members, 0 for others."""
     return f"{bits:b}".encode()[::-1].translate(_SELECTORS)
 
 
 def numbers(bits: int) -> Iterator[int]:
-    """The members, ascending."""
+    """Iterate over the members in ascending order."""
     if bits.bit_count() > _FEW:
         yield from compress(count(), flags(bits))
         return
@@ -66,14 +68,14 @@ def numbers(bits: int) -> Iterator[int]:
 
 
 def select(items: Sequence[T], bits: int) -> tuple[T, ...]:
-    """Those of ``items`` whose position is in the set, in order."""
+    """Return those of ``items`` whose position is in the set, in order."""
     if bits.bit_count() <= _FEW:
         return tuple([items[number] for number in numbers(bits)])
     return tuple(compress(items, flags(bits)))
 
 
 def lowest(bits: int, wanted: int) -> int:
-    """The ``wanted`` lowest members (all, if there are fewer)."""
+    """Return the ``wanted`` lowest members, or all if there are fewer."""
     if wanted >= bits.bit_count():
         return bits
     if wanted > _FEW:
@@ -85,7 +87,7 @@ def lowest(bits: int, wanted: int) -> int:
 
 
 def _lower_part(bits: int, wanted: int) -> int:
-    """All numbers up to the ``wanted``-th member, found by halving."""
+    """Return all numbers up to the ``wanted``-th member, found by bisection."""
     low, high = 0, bits.bit_length()
     while low < high:
         middle = (low + high) // 2

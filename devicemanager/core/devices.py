@@ -1,4 +1,4 @@
-"""A device as its plugin reports it."""
+"""A device as its plugin advertises it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from devicemanager.core.api.deviceplugin import HEALTHY
 from devicemanager.core.ids import DeviceId
 
 WITHOUT_TOPOLOGY = -1
-"""The node under which devices without topology are recorded
-(``nodeWithoutTopology``, pkg/kubelet/cm/devicemanager/kubelet/manager.go)."""
+"""The NUMA node under which devices without topology are recorded
+(``nodeWithoutTopology``, pkg/kubelet/cm/devicemanager/manager.go, v1.32)."""
 
 
 Nodes = tuple[int, ...] | None
-"""The NUMA nodes of a device, in the plugin's order. None: the plugin sent no topology.
-Empty: it sent one without nodes, which is the same (Q13) but for one rule of hints
-(``DeviceHintProvider``)."""
+"""NUMA nodes of a device, in the plugin's order; None if the plugin sent no topology. An
+empty topology counts as none (Q13), except in one rule about hints (``DeviceHintProvider``)."""
 
 
 @attrs.frozen
 class Device:
-    """One device of a ListAndWatch message.
+    """One device of a ListAndWatch response.
 
-    ``health`` is the plugin's own text: anything other than ``Healthy`` counts as
-    unhealthy.
+    ``health`` is the plugin's text: anything other than ``Healthy`` counts as unhealthy.
     """
 
     id: DeviceId

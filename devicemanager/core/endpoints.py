@@ -1,14 +1,24 @@
-"""The life of plugin endpoints, per resource.
+"""Plugin registrations and the device list that counts, per resource."""
 
-Each registration is one endpoint with a number of its own; late events of an old
-connection name that number and so cannot touch a newer one (Q1). Several plugins may
-serve a resource at a time: the newest connected one serves, and when it leaves a
-surviving one is promoted with the last list it sent, so the counts do not dip
-(k/k#135437). When the last one leaves, the devices stay but none may be allocated;
-once that has lasted for more than the grace period, the resource is forgotten.
-
-Time is a parameter, in seconds on any clock that does not go back.
-"""
+# Theory of operation. Each registration is one ``EndpointInfo`` with a unique number. Plugins
+# register, send lists and disconnect on different threads, so events arrive late and out of
+# order. Every event names its registration's number, and four cases cover them:
+#
+# * A plugin connects. It becomes the newest endpoint of its resource and serves it. A
+#   registration on the same socket path is replaced (Q2), and so is any other if the kubelet
+#   version allows one plugin per resource only.
+# * A list arrives. It counts only if its endpoint is the newest connected one. A late list of
+#   a replaced endpoint is ignored, or counts with quirk Q24.
+# * An endpoint disconnects and others of the resource are connected. The newest of them is
+#   promoted, with the last list that it sent, so that the counts do not drop to 0
+#   (k/k#135437).
+# * The last endpoint disconnects. The devices remain, but none of them may be allocated. After
+#   the grace period the resource is removed (``expire``).
+#
+# A registration that was replaced is no longer known by its number, so the late end of its
+# stream changes nothing. In kubelets from v1.25 to v1.36 it unregisters the new plugin (Q1).
+#
+# Time is a parameter, in seconds of any clock that does not go back.
 
 from __future__ import annotations
 
@@ -22,97 +32,101 @@ from devicemanager.core.inventory import EMPTY, DeviceList
 
 @attrs.frozen
 class PluginOptions:
-    """DevicePluginOptions, from GetDevicePluginOptions alone."""
+    """DevicePluginOptions, as returned by GetDevicePluginOptions."""
 
     pre_start_required: bool = False
     get_preferred_allocation_available: bool = False
 
 
 @attrs.frozen(eq=False)
-class Endpoint:
-    """One registration. Immutable: a new list gives a new value. Whether it is still
-    connected is ``Endpoints.is_connected``."""
+class EndpointInfo:
+    """One registration (the kubelet's ``endpointInfo``). Immutable: a new list makes a new
+    value. ``Endpoints.is_connected`` says whether it is connected."""
 
     id: EndpointId
     resource: ResourceName
     name: str
-    """The socket's file name, or the path of a plugin found by the watcher."""
+    """File name of the socket, or its path if the plugin watcher found it."""
     options: PluginOptions = PluginOptions()
     devices: DeviceList | None = None
-    """The last list that this registration sent; None before the first."""
+    """The last list that this endpoint sent; None before the first."""
 
 
 @attrs.define(eq=False, repr=False)
 class _Resource:
-    """Mutable, private to ``Endpoints``: one resource's registrations, newest last."""
+    """State of one resource; mutable and private to ``Endpoints``."""
 
-    endpoints: list[Endpoint] = attrs.field(factory=list)
+    endpoints: list[EndpointInfo] = attrs.field(factory=list)
+    """The connected endpoints, newest last."""
     devices: DeviceList = EMPTY
     stopped_at: float | None = None
-    last: Endpoint | None = None
-    """The endpoint that served last, for its name and options, once none is connected."""
+    last: EndpointInfo | None = None
+    """The endpoint that disconnected last; it is the stopped endpoint of the resource."""
 
 
 @attrs.frozen(eq=False, repr=False)
-class Departure:
-    """What the end of one registration changed for its resource."""
+class Disconnection:
+    """What the end of one endpoint changed for its resource."""
 
-    endpoint: Endpoint
-    promoted: Endpoint | None = None
+    endpoint: EndpointInfo
+    promoted: EndpointInfo | None = None
     before: DeviceList = EMPTY
     after: DeviceList = EMPTY
 
 
 class Endpoints:
-    """All registrations and the device list that counts for each resource."""
+    """All registered endpoints, and the device list that counts for each resource."""
 
     def __init__(self, *, several: bool = True, lists_of_all: bool = False) -> None:
-        """``several`` plugins serve a resource at a time (from v1.37 on); if not, the newest
-        replaces the others. ``lists_of_all``: the last list of any counts (Q24)."""
+        """Without ``several``, a resource has one plugin and the newest replaces the others
+        (before v1.37). With ``lists_of_all``, the last list of any plugin counts (Q24)."""
         self._several = several
         self._lists_of_all = lists_of_all
         self._resources: dict[ResourceName, _Resource] = {}
-        self._by_id: dict[EndpointId, Endpoint] = {}
+        self._by_id: dict[EndpointId, EndpointInfo] = {}
         self._last_id = 0
         self._replaced: dict[EndpointId, ResourceName] = {}
 
     def __contains__(self, resource: object) -> bool:
-        """Whether the resource is known: connected, or stopped within its grace time."""
+        """True if the resource has a connected endpoint or one in its grace period."""
         return resource in self._resources
 
     def resources(self) -> Iterator[tuple[ResourceName, DeviceList]]:
-        """Every known resource and its list, sorted by name."""
+        """Iterate over the known resources and their lists, sorted by name."""
         for name in sorted(self._resources):
             yield name, self._resources[name].devices
 
     def devices(self, resource: ResourceName) -> DeviceList | None:
-        """The list that counts for a resource, None when the resource is unknown."""
+        """Return the list that counts for a resource; None if the resource is unknown."""
         found = self._resources.get(resource)
         return None if found is None else found.devices
 
-    def serving(self, resource: ResourceName) -> Endpoint | None:
-        """The endpoint that is asked to allocate: the newest one, else the last one
-        that was (stopped), else None."""
+    def serving(self, resource: ResourceName) -> EndpointInfo | None:
+        """Return the endpoint that allocates: the newest connected one, else the stopped one;
+        None if the resource is unknown."""
         found = self._resources.get(resource)
         if found is None:
             return None
         return found.endpoints[-1] if found.endpoints else found.last
 
-    def connected(self) -> tuple[Endpoint, ...]:
-        """Every connected registration, oldest first."""
+    def connected(self) -> tuple[EndpointInfo, ...]:
+        """Return the connected endpoints, oldest first."""
         return tuple(self._by_id.values())
 
     def is_connected(self, endpoint: EndpointId) -> bool:
+        """True if the endpoint is connected."""
         return endpoint in self._by_id
 
     def connect(
         self, resource: ResourceName, name: str, options: PluginOptions
-    ) -> tuple[Endpoint, tuple[Endpoint, ...]]:
-        """A plugin has registered. Returns its endpoint and those it replaces, now gone:
-        older registrations of the resource on the same socket (Q2) or, without ``several``,
-        on any."""
+    ) -> tuple[EndpointInfo, tuple[EndpointInfo, ...]]:
+        """Add the endpoint of a plugin that has registered.
+
+        Returns it and the endpoints that it replaces: older ones of the resource on the same
+        socket (Q2) or, without ``several``, on any socket.
+        """
         self._last_id += 1
-        endpoint = Endpoint(EndpointId(self._last_id), resource, name, options)
+        endpoint = EndpointInfo(EndpointId(self._last_id), resource, name, options)
         entry = self._resources.setdefault(resource, _Resource())
         replaced = [old for old in entry.endpoints if old.name == name or not self._several]
         for old in replaced:
@@ -124,21 +138,21 @@ class Endpoints:
         self._by_id[endpoint.id] = endpoint
         return endpoint, tuple(replaced)
 
-    def heard(self, endpoint: EndpointId) -> ResourceName | None:
-        """The resource of a registration whose lists are looked at; None if they are not."""
+    def resource_of(self, endpoint: EndpointId) -> ResourceName | None:
+        """Return the resource of an endpoint whose lists count; None if they are ignored."""
         current = self._by_id.get(endpoint)
         if current is not None:
             return current.resource
         return self._replaced.get(endpoint) if self._lists_of_all else None
 
-    def replaced(self, endpoint: EndpointId) -> ResourceName | None:
-        """The resource of a registration that was replaced and has not ended until now;
-        it has with this call."""
+    def pop_replaced(self, endpoint: EndpointId) -> ResourceName | None:
+        """Return and forget the resource of a replaced endpoint; None if it was not replaced
+        or its end has been handled before."""
         return self._replaced.pop(endpoint, None)
 
     def update(self, endpoint: EndpointId, devices: DeviceList) -> bool:
-        """A registration sent a list. Returns whether it is the one that counts; a
-        list of one that is no longer connected is ignored."""
+        """Store a list that an endpoint sent. Returns whether it now counts for the resource;
+        the list of an endpoint that is not connected is ignored."""
         old = self._by_id.get(endpoint)
         if old is None:
             return self._update_late(endpoint, devices)
@@ -152,15 +166,16 @@ class Endpoints:
         return True
 
     def _update_late(self, endpoint: EndpointId, devices: DeviceList) -> bool:
-        """A replaced registration sent a list, which counts with Q24 only."""
-        resource = self.heard(endpoint)
+        """Handle a list of a replaced endpoint; it counts only with Q24."""
+        resource = self.resource_of(endpoint)
         if resource is None or resource not in self._resources:
             return False
         self._resources[resource].devices = devices
         return True
 
-    def disconnect(self, endpoint: EndpointId, now: float) -> Departure | None:
-        """A registration's list stream has ended. None if it was no longer connected."""
+    def disconnect(self, endpoint: EndpointId, now: float) -> Disconnection | None:
+        """Remove an endpoint whose ListAndWatch stream has ended. Returns None if it was not
+        connected."""
         old = self._by_id.pop(endpoint, None)
         if old is None:
             return None
@@ -169,11 +184,13 @@ class Endpoints:
         entry.endpoints.remove(old)
         before = entry.devices
         promoted = self._promote(entry, old, now) if was_serving else None
-        return Departure(old, promoted, before, entry.devices)
+        return Disconnection(old, promoted, before, entry.devices)
 
     @staticmethod
-    def _promote(entry: _Resource, stopped: Endpoint, now: float) -> Endpoint | None:
+    def _promote(entry: _Resource, stopped: EndpointInfo, now: float) -> EndpointInfo | None:
         if not entry.endpoints:
+            # The devices stay known: containers use them, and the kubelet's node status keeps
+            # the capacity until the grace period is over.
             entry.devices = entry.devices.disconnected()
             entry.stopped_at = now
             entry.last = stopped
@@ -184,14 +201,14 @@ class Endpoints:
         return promoted
 
     def restore(self, resource: ResourceName, now: float) -> None:
-        """A resource that a checkpoint names: 0 devices and a stopped endpoint whose
-        grace time starts now (``readCheckpoint``, v1.32)."""
+        """Add a resource from a checkpoint: 0 devices, and a stopped endpoint whose grace
+        period starts now (``readCheckpoint``, v1.32)."""
         if resource not in self._resources:
-            last = Endpoint(EndpointId(0), resource, resource)
+            last = EndpointInfo(EndpointId(0), resource, resource)
             self._resources[resource] = _Resource(stopped_at=now, last=last)
 
     def expire(self, now: float, grace: float) -> tuple[ResourceName, ...]:
-        """Forget resources whose last endpoint stopped more than ``grace`` seconds ago
+        """Remove resources whose last endpoint stopped more than ``grace`` seconds ago
         (``GetCapacity``, v1.32). Returns their names, sorted."""
         expired = [name for name, at in self._stopped() if now - at > grace]
         for name in expired:
@@ -199,7 +216,7 @@ class Endpoints:
         return tuple(sorted(expired))
 
     def oldest_stop(self) -> float | None:
-        """When the first of the stopped resources stopped; None if none has."""
+        """Return the time of the earliest stop among stopped resources; None without any."""
         return min((at for _, at in self._stopped()), default=None)
 
     def _stopped(self) -> Iterator[tuple[ResourceName, float]]:

@@ -1,8 +1,8 @@
-"""Errors that say whose fault it is.
+"""Errors, by who is at fault.
 
-``EndpointError``: a plugin misbehaved. ``RequestError``: what was asked for cannot be
-met. Any other exception out of the core is a bug in it; ``InternalError`` is raised
-where the core notices one itself.
+``EndpointError``: a plugin misbehaved. ``RequestError``: the request cannot be met. Any other
+exception from the core is a bug in it; the core raises ``InternalError`` where it detects a
+violated invariant.
 """
 
 from __future__ import annotations
@@ -11,45 +11,47 @@ from devicemanager.core import messages
 
 
 class DeviceManagerError(Exception):
-    """Root of everything the kubelet's side raises on purpose.
+    """Base class of the errors that the kubelet's side raises on purpose.
 
-    ``checkpoint``, ``podresources`` and ``devicemanager.plugin`` have roots of their own.
+    ``checkpoint``, ``podresources`` and ``devicemanager.plugin`` have separate base classes.
     """
 
 
 class EndpointError(DeviceManagerError):
-    """A plugin that has registered, or wants to, misbehaved or could not be reached.
+    """A registered or registering plugin misbehaved or could not be reached.
 
-    What a plugin's own side raises is ``devicemanager.plugin.PluginError``.
+    The plugin's side raises ``devicemanager.plugin.PluginError`` instead.
     """
 
 
 class RequestError(DeviceManagerError):
-    """What was asked for cannot be met."""
+    """A request that cannot be met."""
 
 
 class StartError(DeviceManagerError):
-    """A kubelet cannot start here; the text says what to do."""
+    """A kubelet cannot start here; the message says what to do."""
 
 
 class StopError(DeviceManagerError):
-    """A kubelet has stopped, but could not clean everything up; the text says what."""
+    """A kubelet has stopped without removing all of its files; the message names them."""
 
 
 class InternalError(DeviceManagerError):
-    """A bug of ours: an invariant does not hold."""
+    """A bug in devicemanager: an invariant does not hold."""
 
 
 class KubeletPanic(DeviceManagerError):
-    """The kubelet of the reference would end here with a panic; only by a quirk."""
+    """The real kubelet would panic here. Raised only if a quirk is enabled."""
 
 
 class RpcError(EndpointError):
-    """An RPC to a plugin failed. The text is what Go's grpc-go prints for the status.
+    """An RPC to a plugin failed. The message is what grpc-go prints for the status.
 
-    ``code`` is the code's name as Go spells it (``Unknown``, ``DeadlineExceeded``).
+    ``code`` is the name of the status code as Go spells it (``Unknown``,
+    ``DeadlineExceeded``).
     """
 
+    # The code is a string because the core does not import gRPC.
     def __init__(self, code: str, description: str) -> None:
         self.code = code
         self.description = description
@@ -57,7 +59,7 @@ class RpcError(EndpointError):
 
 
 class InjectedError(RpcError):
-    """An RPC failed because a test wants it to; ``fault`` says which fault it was."""
+    """An RPC failed because of the injected fault ``fault``."""
 
     def __init__(self, code: str, description: str, fault: str) -> None:
         super().__init__(code, description)
@@ -65,10 +67,10 @@ class InjectedError(RpcError):
 
 
 class AllocationError(RequestError):
-    """An allocation that the kubelet answers with ``UnexpectedAdmissionError``.
+    """A failed allocation; the kubelet rejects the pod with ``UnexpectedAdmissionError``.
 
-    ``behaviour`` names what kubelets of other versions do differently, if they do: a field
-    of ``devicemanager.core.versions.behaviour.Behaviour``.
+    If kubelets of other versions would not reject it, ``behaviour`` names the field of
+    ``devicemanager.core.versions.behaviour.Behaviour`` that differs.
     """
 
     def __init__(self, text: str, behaviour: str = "") -> None:

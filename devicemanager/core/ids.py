@@ -1,19 +1,19 @@
-"""Identifiers as types, so that swapping two string arguments fails the type check."""
+"""Types of identifiers, so that a type checker detects swapped string arguments."""
 
 from typing import NewType
 
 ResourceName = NewType("ResourceName", str)
-"""An extended resource such as ``vendor.com/gpu``."""
+"""Name of an extended resource such as ``vendor.com/gpu``."""
 
 DeviceId = NewType("DeviceId", str)
-"""A device's id, unique within its resource."""
+"""Device id, unique within its resource."""
 
 PodUid = NewType("PodUid", str)
 """``metadata.uid`` of a pod."""
 
 ContainerName = NewType("ContainerName", str)
-"""A container's name, unique within its pod."""
+"""Name of a container, unique within its pod."""
 
 EndpointId = NewType("EndpointId", int)
-"""The number of one registration. Never reused, so a late event of an old connection
-cannot be taken for one of the connection that replaced it (Q1)."""
+"""Number of one registration. It is never reused, so that a late event of an old connection
+cannot affect the connection that replaced it (Q1)."""

@@ -1,8 +1,8 @@
-"""What plugins say they have: a device list per resource.
+"""Device lists as plugins advertise them.
 
-A list numbers its devices in id order, so that "the lowest numbers" is "the first ids"
-and sets of devices are integers (``bitset``). A list that only changes health keeps
-the numbering, which is what makes one health change among 10,000 devices cheap.
+A list numbers its devices in id order. "The lowest numbers" are therefore "the first ids", and
+sets of devices are integers (``bitset``). A list that only changes health shares the numbering
+of the list before, which makes one health change among 10,000 devices cheap.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from devicemanager.core.ids import DeviceId
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceIndex:
-    """Which device has which number. Compared by identity: two lists with the same
-    ids and topology share one numbering."""
+    """The numbering of devices. Compared by identity: two successive lists with the same ids
+    and topology share one numbering."""
 
     ids: tuple[DeviceId, ...]
     index: Mapping[DeviceId, int]
     numa: tuple[Nodes, ...]
     per_node: Mapping[int, int]
-    """NUMA node id, below ``MAX_NUMA_NODES``, to the set of devices on that node; a device
-    may be on several."""
+    """NUMA node id (below ``MAX_NUMA_NODES``) to the devices on that node. A device can be on
+    several nodes."""
     with_topology: int
-    """The set of devices that name at least one NUMA node."""
+    """Devices that name at least one NUMA node."""
     without_nodes: int
-    """The set of devices whose topology names no node (Q13)."""
+    """Devices with a topology that has no nodes (Q13)."""
     impossible_node: int | None = None
-    """A node id that no machine has, if a device names one. It is in none of the sets."""
+    """A node id outside the valid range that a device names; it is in none of the sets."""
 
     def bits(self, ids: Iterable[DeviceId]) -> int:
-        """The set of those ``ids`` that are numbered here; others are left out."""
+        """Return the set of ``ids``; ids that have no number are left out."""
         index = self.index
         return bitset.of([index[id_] for id_ in ids if id_ in index])
 
     def select(self, bits: int) -> tuple[DeviceId, ...]:
-        """The ids of a set, sorted."""
+        """Return the ids of a set, sorted."""
         return bitset.select(self.ids, bits)
 
 
@@ -53,12 +53,9 @@ def _number(devices: Mapping[DeviceId, Nodes]) -> DeviceIndex:
 
 
 def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int, int | None]:
-    """``per_node``, ``with_topology``, ``without_nodes`` and ``impossible_node`` of a
-    numbering.
-
-    Linear in what the plugin sent, whatever it was: each node a device names costs one step,
-    and of the integers, as long as there are devices, there are ``MAX_NUMA_NODES`` at most.
-    """
+    """Return ``per_node``, ``with_topology``, ``without_nodes`` and ``impossible_node``."""
+    # A plugin may send anything, so the cost must stay linear in the message. Each node that
+    # a device names costs one step, and at most ``MAX_NUMA_NODES`` sets are created.
     by_nodes: dict[Nodes, list[int]] = {}
     for number, nodes in enumerate(numa):
         by_nodes.setdefault(nodes, []).append(number)
@@ -78,10 +75,10 @@ def _nodes(numa: Sequence[Nodes]) -> tuple[Mapping[int, int], int, int, int | No
 
 @attrs.frozen(eq=False, repr=False)
 class Columns:
-    """The devices of one ListAndWatch message, column by column, in its order.
+    """The devices of one ListAndWatch response, column by column, in its order."""
 
-    Rows of Python objects would cost more than everything else that a list does.
-    """
+    # Columns, because one Python object per device would cost more than all other work on a
+    # list.
 
     ids: list[DeviceId]
     health: list[str]
@@ -89,48 +86,55 @@ class Columns:
 
     @classmethod
     def of(cls, devices: Iterable[Device]) -> Columns:
+        """Convert devices to columns."""
         rows = list(devices)
         return cls([d.id for d in rows], [d.health for d in rows], [d.numa for d in rows])
 
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceList:
-    """The devices of one resource as last reported. Immutable."""
+    """The devices of one resource, as last advertised. Immutable."""
 
     device_index: DeviceIndex
     health: tuple[str, ...]
-    """The plugin's own text for each device, by number."""
+    """The plugin's health text for each device, by number."""
     healthy: int
-    """The set of devices that may be allocated."""
+    """Devices that may be allocated."""
     reported: Columns | None = None
+    """The message that the list was made from, to compare the next one with."""
 
     @property
     def capacity(self) -> int:
+        """Number of devices."""
         return len(self.device_index.ids)
 
     @property
     def allocatable(self) -> int:
+        """Number of devices that may be allocated."""
         return self.healthy.bit_count()
 
     @property
     def has_topology(self) -> bool:
-        """``deviceHasTopologyAlignment`` of the device manager (v1.32)."""
+        """True if any device names a NUMA node (``deviceHasTopologyAlignment``, v1.32)."""
         return self.device_index.with_topology != 0
 
     def is_healthy(self, number: int) -> bool:
-        """Whether a device may be allocated. For many: a look at ``healthy`` costs an
-        integer as long as there are devices."""
+        """True if a device may be allocated."""
+        # Not by its bit in ``healthy``: each test would create an integer as long as the
+        # list, which is quadratic for callers that test all devices.
         return self.healthy != 0 and self.health[number] == HEALTHY
 
     def disconnected(self) -> DeviceList:
-        """The same devices once their plugin has left: none may be allocated."""
+        """Return the list after its plugin has disconnected: no device may be allocated."""
         return attrs.evolve(self, healthy=0, reported=None)
 
     def device(self, id_: DeviceId) -> Device:
+        """Return one device; raises KeyError for an unknown id."""
         number = self.device_index.index[id_]
         return Device(id_, self.health[number], self.device_index.numa[number])
 
     def devices(self) -> tuple[Device, ...]:
+        """Return all devices, sorted by id."""
         return tuple(map(Device, self.device_index.ids, self.health, self.device_index.numa))
 
 
@@ -138,11 +142,13 @@ EMPTY = DeviceList(_number({}), (), 0)
 
 
 def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
-    """The list that a message describes; a later row of an id replaces an earlier one.
+    """Return the list that a message describes; of repeated ids the last row counts.
 
-    Shares ``previous``'s numbering where ids and topology are the same.
+    Shares the numbering of ``previous`` if ids and topology are the same.
     """
     before = previous.reported
+    # The usual message repeats the last one with some health changed. Comparing columns is
+    # one C-level comparison; building rows is a loop over all devices.
     if before is not None and columns.ids == before.ids and columns.numa == before.numa:
         return _with_health(columns, previous.device_index)
     rows = dict(zip(columns.ids, columns.numa, strict=True))
@@ -171,19 +177,19 @@ def _with_health(columns: Columns, device_index: DeviceIndex) -> DeviceList:
 
 @attrs.frozen(eq=False, repr=False)
 class Changes:
-    """What one list changed against the one before. Ids are sorted."""
+    """What one list changed compared with the one before. Ids are sorted."""
 
     added: tuple[DeviceId, ...] = ()
     removed: tuple[DeviceId, ...] = ()
     changed: tuple[DeviceId, ...] = ()
-    """Devices in both lists whose health or topology differs."""
+    """Devices in both lists with a different health or topology."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
 
 
 def changes(before: DeviceList, after: DeviceList) -> Changes:
-    """Compare two lists. What counts as health is whether a device may be allocated."""
+    """Compare two lists. Health differs if only one of them allows an allocation."""
     old, new = before.device_index, after.device_index
     if old is new:
         return Changes(changed=old.select(before.healthy ^ after.healthy))
@@ -203,20 +209,17 @@ def _differs(before: DeviceList, after: DeviceList, id_: DeviceId) -> bool:
 
 
 def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
-    """What is odd about a list, a line each. It is taken all the same, as the kubelet does."""
+    """Return one line for each problem of a list. The kubelet accepts the list regardless."""
     device_index = devices.device_index
     found = []
     if repeated := len(columns.ids) - len(device_index.ids):
-        found.append(f"{repeated} device ids are listed twice: the last one counts")
+        found.append(f"{repeated} duplicate device ids: the last entry of an id counts")
     if "" in device_index.index:
         found.append("a device has an empty id")
     unknown = sorted(set(columns.health) - {HEALTHY, UNHEALTHY})
     if unknown:
-        found.append(f"health {unknown[0][:80]!r} is neither Healthy nor Unhealthy: unhealthy")
+        found.append(f"invalid health {unknown[0][:80]!r}: counts as Unhealthy")
     node = device_index.impossible_node
     if node is not None:
-        found.append(
-            f"NUMA node {node} does not exist: node ids are 0 to {MAX_NUMA_NODES - 1}, "
-            "it is ignored"
-        )
+        found.append(f"invalid NUMA node {node}: ignored; node ids are 0 to {MAX_NUMA_NODES - 1}")
     return tuple(found)

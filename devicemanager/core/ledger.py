@@ -1,12 +1,30 @@
-"""Who holds which devices: the one truth.
+"""Source of truth for device allocations."""
 
-A pod's allocation is written in a draft first. What a draft holds counts as in use for
-every other pod, but becomes an entry only when the whole pod is committed, so a
-rejected pod leaves nothing behind (Q4).
-
-Indexes (how often a device is held, the set in use by number) are private and can be
-checked against a recount with ``self_check``.
-"""
+# Theory of operation. A device is in one of three states:
+#
+# * free,
+# * *reserved* by the ``Draft`` of a pod whose admission is in progress,
+# * *allocated*: named in an entry, which is what a committed pod's containers have.
+#
+# Reserved and allocated devices are *in use*. A draft is reserved piece by piece while the
+# allocator runs, so that no concurrent admission chooses the same device, and ends in one of
+# these ways:
+#
+# * ``commit``: the drafted devices become entries. Nothing else can fail after that except
+#   the checkpoint write, for which ``retract`` undoes the commit.
+# * ``drop``: the reservations are given back. A rejected pod leaves nothing behind.
+# * ``leak``: with quirk Q4, the reservations stay in use and belong to no pod.
+# * ``withdraw``: an interrupt hit the admission at an unknown point. The draft's part of the
+#   entries is removed, and the indexes are rebuilt instead of updated.
+#
+# The kubelet has no drafts. It keeps a set of devices in use (``m.allocatedDevices``), adds to
+# it while it allocates, and at some events replaces it by the devices of all entries
+# (``m.podDevices.devices()``). Devices that are only reserved then become free by mistake: that
+# ends leaks (Q4) and is itself a defect (Q25). ``count_committed_only`` marks those events; it
+# has no effect unless one of these quirks is enabled.
+#
+# Two indexes per resource make queries fast: device to the pods that use it, and the set in use
+# as an integer over one numbering. Both are private and derived. ``self_check`` recounts them.
 
 from __future__ import annotations
 
@@ -20,64 +38,68 @@ from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceIndex
 
 DevicesPerNuma = Mapping[int, tuple[DeviceId, ...]]
-"""NUMA node id to sorted device ids; ``WITHOUT_TOPOLOGY`` for those without."""
+"""NUMA node id to sorted device ids; devices without topology are under
+``WITHOUT_TOPOLOGY``."""
 
 
 @attrs.frozen
-class Holding:
-    """What one container holds of one resource, with the plugin's stored answer."""
+class AllocatedDevices:
+    """The devices of one resource that are allocated to one container, with the plugin's
+    response (the kubelet's ``deviceAllocateInfo``)."""
 
     devices: DevicesPerNuma
     response: bytes | None
-    """The serialized first ContainerAllocateResponse; opaque here."""
+    """The first ContainerAllocateResponse, serialized and not interpreted here."""
 
     @property
     def ids(self) -> frozenset[DeviceId]:
-        """All the devices. Put together each time: a set takes more memory than all else here."""
+        """The ids of all devices."""
+        # Not stored: a set takes more memory than everything else in this object.
         return frozenset().union(*self.devices.values())
 
 
-NOBODY = PodUid("")
-"""Who has what leaked (Q4)."""
+LEAKED = PodUid("")
+"""Stands for the pod of leaked devices (Q4)."""
 
-ContainerHoldings = Mapping[ResourceName, Holding]
-"""Resource to what a container holds of it."""
-PodHoldings = Mapping[ContainerName, ContainerHoldings]
-"""Container to its holdings."""
-Entry = tuple[PodUid, ContainerName, ResourceName, Holding]
-"""What a container holds of one resource."""
+AllocatedByResource = Mapping[ResourceName, AllocatedDevices]
+"""Resource to the devices of one container."""
+AllocatedByContainer = Mapping[ContainerName, AllocatedByResource]
+"""Container to its devices by resource, for one pod."""
+Entry = tuple[PodUid, ContainerName, ResourceName, AllocatedDevices]
+"""One container's devices of one resource, as in the checkpoint."""
 
-_NOTHING: Mapping[ResourceName, Holding] = MappingProxyType({})
+_NOTHING: Mapping[ResourceName, AllocatedDevices] = MappingProxyType({})
 
 
 @attrs.define(eq=False, repr=False)
 class _Index:
-    """Private index of one resource: what is in use, and by whom."""
+    """Private index of one resource: which devices are in use, and by which pods."""
 
-    holders: dict[DeviceId, tuple[PodUid, ...]] = attrs.field(factory=dict)
-    """The pod of each holding that names a device: several only within one pod (reuse),
-    or in a checkpoint that another program wrote."""
+    users: dict[DeviceId, tuple[PodUid, ...]] = attrs.field(factory=dict)
+    """Device to one pod per entry or reservation that names it. There are several only within
+    one pod (reuse), or in a checkpoint that another program wrote."""
     device_index: DeviceIndex | None = None
+    """The numbering that ``bits`` belongs to."""
     bits: int = 0
 
     def add(self, pod: PodUid, ids: Iterable[DeviceId]) -> None:
-        taken = []
+        added = []
         for id_ in ids:
-            before = self.holders.get(id_, ())
-            self.holders[id_] = (*before, pod)
+            before = self.users.get(id_, ())
+            self.users[id_] = (*before, pod)
             if not before:
-                taken.append(id_)
-        self._flip(taken)
+                added.append(id_)
+        self._flip(added)
 
     def remove(self, pod: PodUid, ids: Iterable[DeviceId]) -> None:
         freed = []
         for id_ in ids:
-            holders = list(self.holders[id_])
-            holders.remove(pod)
-            if holders:
-                self.holders[id_] = tuple(holders)
+            users = list(self.users[id_])
+            users.remove(pod)
+            if users:
+                self.users[id_] = tuple(users)
             else:
-                del self.holders[id_]
+                del self.users[id_]
                 freed.append(id_)
         self._flip(freed)
 
@@ -86,126 +108,134 @@ class _Index:
             self.bits ^= self.device_index.bits(ids)
 
     def in_use(self, device_index: DeviceIndex) -> int:
+        # A list with other devices has a new numbering, and the bits mean something else.
         if self.device_index is not device_index:
             self.device_index = device_index
-            self.bits = device_index.bits(self.holders)
+            self.bits = device_index.bits(self.users)
         return self.bits
 
 
 class Draft:
-    """What a pod is about to hold. Belongs to one ledger until committed or dropped."""
+    """Devices that an admission in progress has reserved, and what it will commit."""
 
     def __init__(self, pod: PodUid) -> None:
         self.pod = pod
-        self.holdings: dict[ContainerName, dict[ResourceName, Holding]] = {}
+        self.allocated: dict[ContainerName, dict[ResourceName, AllocatedDevices]] = {}
+        """Devices with the plugin's response; they become entries."""
         self.reserved: dict[ResourceName, list[frozenset[DeviceId]]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.holdings)
+        """True if there is something to commit."""
+        return bool(self.allocated)
 
-    def unanswered(self) -> dict[ResourceName, set[DeviceId]]:
-        """What is reserved and has no answer to Allocate yet."""
+    def without_response(self) -> dict[ResourceName, set[DeviceId]]:
+        """Return the reserved devices whose Allocate has not returned yet."""
         found = {resource: set[DeviceId]().union(*ids) for resource, ids in self.reserved.items()}
-        for holdings in self.holdings.values():
-            for resource, holding in holdings.items():
-                found.get(resource, set()).difference_update(holding.ids)
+        for by_resource in self.allocated.values():
+            for resource, allocated in by_resource.items():
+                found.get(resource, set()).difference_update(allocated.ids)
         return found
 
 
 class Ledger:
-    """Committed holdings by pod, and the drafts under way.
+    """Entries by pod, and the reservations of open drafts.
 
-    What a pod holds is never changed once it stands here, but replaced: whoever has asked may
-    keep the answer.
+    Entries are replaced and never changed in place, so that callers can keep what a query
+    returned. Not thread-safe: callers hold the manager's lock.
     """
 
-    def __init__(self, *, overlooks_drafts: bool = False) -> None:
-        """``overlooks_drafts``: devices of an open draft count as free once another pod is
-        freed (Q25)."""
-        self._pods: dict[PodUid, PodHoldings] = {}
+    def __init__(self, *, ignores_drafts: bool = False) -> None:
+        """With ``ignores_drafts``, reserved devices count as free once devices of another
+        pod are freed (Q25)."""
+        self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}
         self._leaked: list[Draft] = []
-        # Q25: the drafts that reserve something, and what of theirs counts as free.
-        self._open: list[Draft] | None = [] if overlooks_drafts else None
-        self._overlooked: dict[ResourceName, set[DeviceId]] = {}
+        # Only for Q25: drafts with reservations, and the part of them that counts as free.
+        self._open: list[Draft] | None = [] if ignores_drafts else None
+        self._ignored: dict[ResourceName, set[DeviceId]] = {}
 
     # -- reading ---------------------------------------------------------------------
 
     def pods(self) -> Iterable[PodUid]:
-        """The pods that hold something, in the order of their first allocation."""
+        """Return the pods with entries, in the order of their first allocation."""
         return self._pods.keys()
 
-    def snapshot(self) -> Mapping[PodUid, PodHoldings]:
-        """All that is held now; costs one pointer a pod."""
+    def snapshot(self) -> Mapping[PodUid, AllocatedByContainer]:
+        """Return all entries of this moment, at the cost of one pointer per pod."""
         return dict(self._pods)
 
     def __contains__(self, pod: object) -> bool:
+        """True if the pod has entries."""
         return pod in self._pods
 
-    def pod(self, pod: PodUid) -> PodHoldings:
+    def pod(self, pod: PodUid) -> AllocatedByContainer:
+        """Return the entries of a pod."""
         return self._pods.get(pod, {})
 
-    def container(self, pod: PodUid, container: ContainerName) -> ContainerHoldings:
+    def container(self, pod: PodUid, container: ContainerName) -> AllocatedByResource:
+        """Return the entries of a container."""
         return self._pods.get(pod, {}).get(container, _NOTHING)
 
-    def held(
+    def allocated(
         self, pod: PodUid, container: ContainerName, resource: ResourceName
     ) -> frozenset[DeviceId] | None:
-        """The devices a container holds of a resource; None if nothing is recorded
-        (``containerDevices``, v1.32)."""
-        holding = self.container(pod, container).get(resource)
-        return None if holding is None else holding.ids
+        """Return a container's devices of a resource; None without an entry, which differs
+        from an entry without devices (``containerDevices``, v1.32)."""
+        entry = self.container(pod, container).get(resource)
+        return None if entry is None else entry.ids
 
-    def held_by_pod(self, pod: PodUid, resource: ResourceName) -> frozenset[DeviceId]:
-        """All devices of a resource that a pod holds (``podDevices``, v1.32)."""
+    def allocated_to_pod(self, pod: PodUid, resource: ResourceName) -> frozenset[DeviceId]:
+        """Return all devices of a resource that are allocated to a pod (``podDevices``,
+        v1.32)."""
         ids: set[DeviceId] = set()
-        for holdings in self._pods.get(pod, {}).values():
-            if resource in holdings:
-                ids |= holdings[resource].ids
+        for by_resource in self._pods.get(pod, {}).values():
+            if resource in by_resource:
+                ids |= by_resource[resource].ids
         return frozenset(ids)
 
-    def is_held(self, resource: ResourceName) -> bool:
-        """Whether anybody holds, or is about to hold, a device of the resource."""
+    def is_in_use(self, resource: ResourceName) -> bool:
+        """True if a device of the resource is in use."""
         index = self._index.get(resource)
-        return index is not None and bool(index.holders)
+        return index is not None and bool(index.users)
 
     def count(self, resource: ResourceName) -> int:
-        """How many devices of a resource are held or drafted."""
+        """Return the number of devices of a resource in use."""
         index = self._index.get(resource)
-        return 0 if index is None else len(index.holders)
+        return 0 if index is None else len(index.users)
 
     def in_use(self, resource: ResourceName, device_index: DeviceIndex) -> int:
-        """The set of devices that are held or drafted, by number."""
+        """Return the set of devices in use, by number."""
         index = self._index.get(resource)
         if index is None:
             return 0
         bits = index.in_use(device_index)
-        if self._overlooked:
-            bits &= ~device_index.bits(self._overlooked.get(resource, ()))
+        if self._ignored:
+            bits &= ~device_index.bits(self._ignored.get(resource, ()))
         return bits
 
-    def holders_of(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
-        """Which pods hold which of the given devices of a resource (Q8)."""
+    def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
+        """Return the pods that use any of the given devices of a resource, with those devices
+        (Q8: kubelets search all resources for an id)."""
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
         if index is None:
             return found
-        # Usually either few devices changed or few are held.
-        held = index.holders.keys() & ids if len(ids) > len(index.holders) else ids
-        for id_ in held:
-            for pod in index.holders.get(id_, ()):
+        # Usually either few devices changed or few are in use: iterate over the smaller set.
+        candidates = index.users.keys() & ids if len(ids) > len(index.users) else ids
+        for id_ in candidates:
+            for pod in index.users.get(id_, ()):
                 found.setdefault(pod, set()).add(id_)
-        found.pop(NOBODY, None)
+        found.pop(LEAKED, None)
         return found
 
     def resources(self) -> Iterator[tuple[ResourceName, int]]:
-        """Every held resource and how many of its devices are, sorted by name."""
+        """Iterate over resources with devices in use and their number, sorted by name."""
         for resource in sorted(self._index):
-            if count := len(self._index[resource].holders):
+            if count := len(self._index[resource].users):
                 yield resource, count
 
     def leaked(self) -> Iterator[tuple[ResourceName, frozenset[DeviceId]]]:
-        """What is in use for nobody (Q4)."""
+        """Iterate over leaked devices (Q4)."""
         for draft in self._leaked:
             for resource, reservations in draft.reserved.items():
                 for ids in reservations:
@@ -214,31 +244,32 @@ class Ledger:
     # -- writing ---------------------------------------------------------------------
 
     def reserve(self, draft: Draft, resource: ResourceName, ids: frozenset[DeviceId]) -> None:
-        """Mark devices in use for a draft, before its plugin has answered."""
+        """Mark devices as in use by a draft, before Allocate is called."""
         draft.reserved.setdefault(resource, []).append(ids)
         self._index.setdefault(resource, _Index()).add(draft.pod, ids)
         if self._open is not None:
             self._open.append(draft)
-            self._overlooked.get(resource, set()).difference_update(ids)
+            self._ignored.get(resource, set()).difference_update(ids)
 
     @staticmethod
     def record(
-        draft: Draft, container: ContainerName, resource: ResourceName, holding: Holding
+        draft: Draft, container: ContainerName, resource: ResourceName, allocated: AllocatedDevices
     ) -> None:
-        """Note the answer for devices that were reserved."""
-        draft.holdings.setdefault(container, {})[resource] = holding
+        """Add reserved devices and the plugin's response to a draft."""
+        draft.allocated.setdefault(container, {})[resource] = allocated
 
     def commit(self, draft: Draft) -> None:
-        """Make a draft's holdings entries."""
-        if draft.holdings:
+        """Turn a draft into entries."""
+        if draft.allocated:
             pod = dict(self._pods.get(draft.pod, {}))
-            for container, holdings in draft.holdings.items():
-                pod[container] = {**pod.get(container, {}), **holdings}
+            for container, by_resource in draft.allocated.items():
+                pod[container] = {**pod.get(container, {}), **by_resource}
             self._pods[draft.pod] = pod
+        # The index is right already: what the draft reserved stays in use.
         self._close(draft)
 
     def drop(self, draft: Draft) -> None:
-        """Give back what a draft reserved. Dropping twice, or after commit, does nothing."""
+        """Free what a draft has reserved. Repeated, or after ``commit``, it does nothing."""
         for resource, reservations in draft.reserved.items():
             for ids in reservations:
                 self._index[resource].remove(draft.pod, ids)
@@ -250,35 +281,37 @@ class Ledger:
             self._open = [each for each in self._open if each is not draft]
 
     def leak(self, draft: Draft) -> None:
-        """Leave what a draft reserved in use, for nobody (Q4)."""
-        leaked = Draft(NOBODY)
+        """Close a draft but leave its devices in use (Q4)."""
+        leaked = Draft(LEAKED)
         for resource, reservations in draft.reserved.items():
             for ids in reservations:
                 self.reserve(leaked, resource, ids)
         self._leaked.append(leaked)
         self.drop(draft)
 
-    def count_entries_only(self) -> None:
-        """Only what has an entry is in use from now on, as when the reference counts anew
-        (``m.allocatedDevices = m.podDevices.devices()``): what leaked comes back (Q4), and
-        what open drafts reserve is overlooked (Q25)."""
+    def count_committed_only(self) -> None:
+        """Apply the kubelet's ``m.allocatedDevices = m.podDevices.devices()``.
+
+        Leaked devices become free (Q4), and reserved devices count as free (Q25).
+        """
         leaked, self._leaked = self._leaked, []
         for draft in leaked:
             self.drop(draft)
         if self._open is not None:
-            self._overlooked = {}
+            self._ignored = {}
             for draft in self._open:
-                for resource, ids in draft.unanswered().items():
-                    self._overlooked.setdefault(resource, set()).update(ids)
+                # Devices whose Allocate has returned have an entry in the kubelet by now.
+                for resource, ids in draft.without_response().items():
+                    self._ignored.setdefault(resource, set()).update(ids)
 
     def retract(self, draft: Draft) -> None:
         """Undo a commit whose checkpoint could not be written."""
-        pod = {name: dict(held) for name, held in self._pods.get(draft.pod, {}).items()}
-        for container, holdings in draft.holdings.items():
-            for resource in holdings:
-                holding = pod.get(container, {}).pop(resource, None)
-                if holding is not None:
-                    self._index[resource].remove(draft.pod, holding.ids)
+        pod = {name: dict(entries) for name, entries in self._pods.get(draft.pod, {}).items()}
+        for container, by_resource in draft.allocated.items():
+            for resource in by_resource:
+                entry = pod.get(container, {}).pop(resource, None)
+                if entry is not None:
+                    self._index[resource].remove(draft.pod, entry.ids)
             if not pod.get(container, True):
                 del pod[container]
         if pod:
@@ -287,88 +320,90 @@ class Ledger:
             self._pods.pop(draft.pod, None)
 
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
-        """Take back all of a draft, of which any part may have been committed or dropped:
-        an admission was interrupted. ``others`` are the drafts that are open now. Returns whether
-        there was an entry of it.
+        """Undo a draft of an interrupted admission; parts of it may have been committed or
+        dropped before. ``others`` are the drafts that are still open. Returns True if it had
+        entries.
 
-        The indexes are counted anew, since it cannot be known how far they got.
+        The indexes are rebuilt, because the interrupt may have hit in the middle of an update.
         """
         pod = self._pods.get(draft.pod, {})
-        entered = False
-        for container, holdings in draft.holdings.items():
-            held = pod.get(container, {})
-            left = {name: has for name, has in held.items() if holdings.get(name) is not has}
-            if len(left) < len(held):
-                entered = True
+        had_entries = False
+        for container, by_resource in draft.allocated.items():
+            entries = pod.get(container, {})
+            # By identity: an equal entry of an earlier admission must stay.
+            left = {name: one for name, one in entries.items() if by_resource.get(name) is not one}
+            if len(left) < len(entries):
+                had_entries = True
                 pod = {**pod, container: left}
-        pod = {container: held for container, held in pod.items() if held}
+        pod = {container: entries for container, entries in pod.items() if entries}
         if pod:
             self._pods[draft.pod] = pod
         else:
             self._pods.pop(draft.pod, None)
         self._close(draft)
         self.recount(others)
-        return entered
+        return had_entries
 
     def recount(self, drafts: Iterable[Draft] = ()) -> None:
-        """Make every index anew, from the entries and the given open drafts."""
+        """Rebuild every index from the entries and the given open drafts."""
         self._index = {}
-        for pod, resource, ids in self._all_held(drafts):
+        for pod, resource, ids in self._all_in_use(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
     def restore(self, entries: Iterable[Entry]) -> None:
-        """Take entries over, as from a checkpoint; of several with the same pod, container and
-        resource the last counts."""
-        # Each pod is copied once: a checkpoint may have any number of entries of one.
-        pods: dict[PodUid, dict[ContainerName, dict[ResourceName, Holding]]] = {}
-        for pod, container, resource, holding in entries:
+        """Add entries, as from a checkpoint. Of several with the same pod, container and
+        resource the last one counts."""
+        # Copy each pod only once: a checkpoint can have any number of entries for one pod.
+        pods: dict[PodUid, dict[ContainerName, dict[ResourceName, AllocatedDevices]]] = {}
+        for pod, container, resource, allocated in entries:
             if pod not in pods:
-                pods[pod] = {name: dict(held) for name, held in self.pod(pod).items()}
-            holdings = pods[pod].setdefault(container, {})
+                pods[pod] = {name: dict(before) for name, before in self.pod(pod).items()}
+            by_resource = pods[pod].setdefault(container, {})
             index = self._index.setdefault(resource, _Index())
-            if resource in holdings:
-                index.remove(pod, holdings[resource].ids)
-            holdings[resource] = holding
-            index.add(pod, holding.ids)
+            if resource in by_resource:
+                index.remove(pod, by_resource[resource].ids)
+            by_resource[resource] = allocated
+            index.add(pod, allocated.ids)
         self._pods.update(pods)
 
-    def release(self, pod: PodUid) -> PodHoldings:
-        """Free everything a pod holds, and return it."""
+    def release(self, pod: PodUid) -> AllocatedByContainer:
+        """Free all devices of a pod and return its entries."""
         released = self._pods.pop(pod, {})
-        for holdings in released.values():
-            for resource, holding in holdings.items():
-                self._index[resource].remove(pod, holding.ids)
+        for by_resource in released.values():
+            for resource, allocated in by_resource.items():
+                self._index[resource].remove(pod, allocated.ids)
         if released:
-            self.count_entries_only()
+            self.count_committed_only()
         return released
 
     # -- checking --------------------------------------------------------------------
 
     def self_check(self, drafts: Iterable[Draft] = ()) -> None:
-        """Recount every index from the entries and the given open drafts."""
+        """Recount every index; raise InternalError if one differs from the entries and the
+        given open drafts."""
         counted: dict[ResourceName, dict[DeviceId, list[PodUid]]] = {}
-        for pod, resource, ids in self._all_held(drafts):
-            holders = counted.setdefault(resource, {})
+        for pod, resource, ids in self._all_in_use(drafts):
+            users = counted.setdefault(resource, {})
             for id_ in ids:
-                holders.setdefault(id_, []).append(pod)
+                users.setdefault(id_, []).append(pod)
         for resource, index in self._index.items():
             recounted = counted.pop(resource, {})
-            indexed = {id_: sorted(pods) for id_, pods in index.holders.items()}
+            indexed = {id_: sorted(pods) for id_, pods in index.users.items()}
             if indexed != {id_: sorted(pods) for id_, pods in recounted.items()}:
-                raise InternalError(f"ledger: holders of {resource} do not match the entries")
+                raise InternalError(f"ledger: users of {resource} do not match the entries")
             device_index = index.device_index
-            if device_index is not None and index.bits != device_index.bits(index.holders):
+            if device_index is not None and index.bits != device_index.bits(index.users):
                 raise InternalError(f"ledger: set in use of {resource} does not match")
         if counted:
             raise InternalError(f"ledger: no index for {sorted(counted)}")
 
-    def _all_held(
+    def _all_in_use(
         self, drafts: Iterable[Draft]
     ) -> Iterator[tuple[PodUid, ResourceName, frozenset[DeviceId]]]:
         for uid, pod in self._pods.items():
-            for holdings in pod.values():
-                for resource, holding in holdings.items():
-                    yield uid, resource, holding.ids
+            for by_resource in pod.values():
+                for resource, allocated in by_resource.items():
+                    yield uid, resource, allocated.ids
         for draft in (*drafts, *self._leaked):
             for resource, reservations in draft.reserved.items():
                 for ids in reservations:

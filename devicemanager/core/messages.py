@@ -1,14 +1,15 @@
-"""The texts that the kubelet shows.
+"""The texts that the kubelet shows, exactly.
 
-People grep for them and the vectors compare them, so they are data in one place.
-Source: pkg/kubelet/cm/devicemanager, pkg/kubelet/lifecycle and
-pkg/kubelet/cm/topologymanager of Kubernetes v1.32.
+Users search logs and events for these texts, and recorded vectors are compared with them.
+That is why they are data in one module. Source: pkg/kubelet/cm/devicemanager,
+pkg/kubelet/lifecycle and pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The last two
+texts are devicemanager's.
 """
 
+# Reasons and messages of rejected pods.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
 OUT_OF = "OutOf{resource}"
-HELD_ALREADY = "device {device} of {resource} is held by pod {pod} already"
 REJECTED = "Pod was rejected: {message}"
 
 ALLOCATE_FAILED = "Allocate failed due to {error}, which is unexpected"
@@ -21,15 +22,16 @@ NODE_TOO_SMALL = (
     "requested: {requested}, used: {used}, capacity: {capacity}"
 )
 
+# Allocation (``devicesToAllocate`` and ``allocateContainerResources``, manager.go; endpoint.go).
 CHANGED_REQUEST = (
     'pod "{pod}" container "{container}" changed request for resource "{resource}" '
-    "from {held} to {required}"
+    "from {allocated} to {required}"
 )
 UNREGISTERED = "cannot allocate unregistered device {resource}"
 UNREGISTERED_BEFORE = "can't allocate unregistered device {resource}"
 """Up to v1.25.9, v1.26.4 and v1.27.1."""
 NO_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {resource}"
-HELD_UNHEALTHY = (
+ALLOCATED_UNHEALTHY = (
     "previously allocated devices are no longer healthy; "
     "cannot allocate unhealthy devices {resource}"
 )
@@ -50,6 +52,7 @@ PRE_START_NO_DEVICES = (
 CHECKPOINT_FAILED = 'failed to write checkpoint file "kubelet_internal_checkpoint": {error}'
 RPC_ERROR = "rpc error: code = {code} desc = {description}"
 
+# Registration (plugin/v1beta1), and calls to plugins.
 BAD_VERSION = (
     'requested API version "{version}" is not supported by kubelet. '
     'Supported version is ["v1beta1"]'
@@ -68,12 +71,13 @@ BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
 
 
 def go_quoted(text: str) -> str:
-    """Text as Go's ``%q`` prints it, for the characters people do put into names and options."""
+    """Quote text as Go's ``%q`` does, for the characters that occur in names and options."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     return '"' + "".join(escapes.get(char, char) for char in text) + '"'
 
 
+ALREADY_IN_USE = "device {device} of {resource} is already in use by pod {pod}"
 NO_SUCH_NUMA_NODE = (
-    "a device is on NUMA node {node}, which this machine does not have: its topology "
-    "(Settings.numa, --numa) must name every node of the devices"
+    "a device is on NUMA node {node}, which this machine does not have: add it to the "
+    "topology (Settings.numa, --numa)"
 )

@@ -1,7 +1,7 @@
-"""The node check that follows allocation, and what the node's status says.
+"""The node check that follows allocation, and the device counts of the node's status.
 
-``predicateAdmitHandler`` (pkg/kubelet/lifecycle/predicate.go, v1.32): the pod's requests
-must fit into what the node has left.
+A pod's requests must fit into what the other pods on the node leave free
+(``predicateAdmitHandler``, pkg/kubelet/lifecycle/predicate.go, v1.32).
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from devicemanager.core.rejection import Rejected
 
 PODS = ResourceName("pods")
 _FIRST = tuple(map(ResourceName, ("cpu", "memory", "ephemeral-storage")))
-"""``NodeResourcesFit`` looks at ``pods``, at these, then at the others; ours are sorted."""
+"""``NodeResourcesFit`` checks ``pods``, then these, then all others in random order; here
+the others are sorted."""
 _REQUESTS = attrgetter("requests")
 
 
 class Node:
-    """What the pods on the node request together, kept as they come and go.
+    """The requests of all pods on the node, updated as pods are placed and removed.
 
-    ``fixed`` is what the node has besides devices (``cpu`` in milli-CPUs, ``memory`` in
-    bytes, ``pods``); what is not in it is not checked.
+    ``fixed`` has the node's resources other than devices (``cpu`` in milli-CPUs, ``memory``
+    in bytes, ``pods``). Resources that are not in it are not checked.
     """
 
     def __init__(
@@ -36,21 +37,22 @@ class Node:
         *,
         unknown_init_requests: bool = False,
     ) -> None:
-        """``unknown_init_requests`` rejects an init container that asks for a device resource
-        which the node does not know, as kubelets up to v1.30 do."""
+        """With ``unknown_init_requests``, an init container that requests an unknown device
+        resource is rejected, as kubelets up to v1.30 do."""
         self._fixed = dict(fixed or {})
         self._unknown_init_requests = unknown_init_requests
         self._pods: dict[PodUid, Mapping[ResourceName, int]] = {}
-        # Pods that come one after another are often alike: what they request is kept once.
+        # Successive pods often have equal requests. Sharing one mapping saves memory when
+        # thousands of pods are simulated.
         self._latest: Mapping[ResourceName, int] = {}
         self._used: dict[ResourceName, int] = {}
 
     def place(self, pod: Pod, devices: Callable[[ResourceName], int | None]) -> None:
-        """Put the pod on the node; one that is there already counts once.
+        """Place the pod on the node; a pod that is there already is not counted twice.
 
         Raises Rejected (``OutOf<resource>``) for the first resource that does not fit.
-        ``devices`` returns how many devices of a resource the node may hand out; None for a
-        resource it does not know, which is left out (``removeMissingExtendedResources``).
+        ``devices`` returns the allocatable devices of a resource, or None for an unknown
+        resource, which is then not checked (``removeMissingExtendedResources``, v1.32).
         """
         requests = _requests(pod)
         mine = self._pods.get(pod.uid, {})
@@ -77,7 +79,8 @@ class Node:
             if capacity is None and is_extended_resource_name(resource):
                 capacity = devices(resource)
                 if capacity is None and self._unknown_init_requests and pod.init_containers:
-                    # Only app containers' requests are left out (``removeMissing…``, v1.30).
+                    # Kubelets up to v1.30 remove the unknown resource from app containers
+                    # only, so init containers' requests are compared with 0.
                     capacity, requested = 0, _of_init_containers(pod, resource)
             used = self._used.get(resource, 0) - mine.get(resource, 0)
             if capacity is not None and 0 < requested > capacity - used:
@@ -87,12 +90,12 @@ class Node:
                 raise Rejected(messages.OUT_OF.format(resource=resource), message)
 
     def remove(self, pod: PodUid) -> None:
-        """The pod has left, or was never there."""
+        """Remove a pod; an unknown one is ignored."""
         for resource, requested in self._pods.pop(pod, {}).items():
             self._used[resource] -= requested
 
     def recount(self) -> None:
-        """Add up anew what the pods request, after an admission was interrupted."""
+        """Recompute the sum of all requests, after an admission was interrupted."""
         self._used = {}
         for requests in self._pods.values():
             for resource, requested in requests.items():
@@ -103,8 +106,8 @@ class Node:
 class NodeStatus:
     """``capacity`` and ``allocatable`` of device resources in the node's status.
 
-    ``MachineInfo`` (pkg/kubelet/nodestatus/setters.go, v1.32): what the device manager
-    removed stays, at 0.
+    Resources that the device manager has removed remain, with a count of 0
+    (``MachineInfo``, pkg/kubelet/nodestatus/setters.go, v1.32).
     """
 
     capacity: dict[str, int] = attrs.field(factory=dict)
@@ -116,24 +119,25 @@ class NodeStatus:
         allocatable: Mapping[str, int],
         removed: Iterable[str] = (),
     ) -> None:
-        """Take over what the device manager counts now; what it ``removed`` is 0. What it
-        never knew stays, as of a kubelet before."""
+        """Set the present counts, and 0 for ``removed`` resources. Resources of an earlier
+        kubelet instance keep their counts."""
         for numbers, now in ((self.capacity, capacity), (self.allocatable, allocatable)):
             numbers.update(dict.fromkeys(removed, 0))
             numbers.update(now)
 
     def reset(self) -> None:
-        """Set everything to 0, as a kubelet does that starts without a checkpoint
+        """Set all counts to 0, as a kubelet without a checkpoint does at start
         (``ShouldResetExtendedResourceCapacity``, v1.32)."""
         self.capacity = dict.fromkeys(self.capacity, 0)
         self.allocatable = dict.fromkeys(self.allocatable, 0)
 
     def copy(self) -> NodeStatus:
+        """Return an independent copy."""
         return NodeStatus(dict(self.capacity), dict(self.allocatable))
 
 
 def _requests(pod: Pod) -> Mapping[ResourceName, int]:
-    """What the pod requests, in the order in which it is checked."""
+    """Return the pod's requests in the order of the check."""
     requests = pod_requests(pod, _REQUESTS)
     first = {name: requests[name] for name in _FIRST if name in requests}
     return {PODS: 1, **first, **requests}

@@ -1,4 +1,4 @@
-"""A pod as far as device allocation looks at it."""
+"""The parts of a pod that matter to device allocation, and the arithmetic of its requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 
 
 class RestartPolicy(StrEnum):
-    """``spec.restartPolicy``: which containers the kubelet starts again when they end."""
+    """``spec.restartPolicy``: which containers the kubelet restarts."""
 
     ALWAYS = "Always"
     ON_FAILURE = "OnFailure"
@@ -23,10 +23,10 @@ class RestartPolicy(StrEnum):
 class Container:
     """One container of a pod spec.
 
-    ``limits`` maps every resource in ``resources.limits`` to a whole number: devices
-    for extended resources, milli-CPUs for ``cpu``, bytes for ``memory`` and hugepages.
-    ``requests`` holds those of the same units that were given or defaulted.
-    ``restartable`` is true for an init container with ``restartPolicy: Always``.
+    ``limits`` maps each resource in ``resources.limits`` to a whole number: devices for
+    extended resources, milli-CPUs for ``cpu``, bytes for ``memory`` and hugepages.
+    ``requests`` has given or defaulted requests in the same units. ``restartable`` is true
+    for an init container with ``restartPolicy: Always`` (a sidecar).
     """
 
     name: ContainerName
@@ -34,9 +34,9 @@ class Container:
     requests: Mapping[ResourceName, int] = attrs.field(factory=dict)
     restartable: bool = False
     claims: tuple[str, ...] = ()
-    """``resources.claims``: names that the pod gives its resource claims."""
+    """``resources.claims``: the pod's names of resource claims."""
     image: str = attrs.field(default="", eq=False)
-    """For the pod's status alone: nothing is decided by it."""
+    """Shown in the pod's status; no decision depends on it."""
 
 
 @attrs.frozen
@@ -50,27 +50,28 @@ class Pod:
     init_containers: tuple[Container, ...] = ()
     restart_policy: RestartPolicy = RestartPolicy.ALWAYS
     resource_claims: Mapping[str, str | None] = attrs.field(factory=dict)
-    """``spec.resourceClaims``: the name in the pod to the name of the claim, which is in the
-    pod's namespace; None for one that is to be made from a template."""
+    """``spec.resourceClaims``: the pod's name of a claim to the name of the ResourceClaim in
+    the pod's namespace; None if the claim is created from a template."""
     termination_grace_period: int = 30
-    """``spec.terminationGracePeriodSeconds``: what its containers have to end when it is
-    deleted."""
+    """``spec.terminationGracePeriodSeconds``: time for its containers to exit on deletion."""
     has_resources: bool = False
-    """Whether there is a ``spec.resources``, for the pod as a whole."""
+    """True if the pod has ``spec.resources`` (pod-level resources)."""
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
-    """The containers' extended resources that a resource claim provides, and no plugin
+    """Extended resources of containers that a resource claim provides instead of a plugin
     (``status.extendedResourceClaimStatus``)."""
 
     def without_sidecars(self) -> Pod:
-        """The pod under a kubelet that knows no restartable init containers."""
+        """Return the pod as seen by a kubelet without restartable init containers."""
         if not any(container.restartable for container in self.init_containers):
             return self
         ordinary = tuple(attrs.evolve(each, restartable=False) for each in self.init_containers)
         return attrs.evolve(self, init_containers=ordinary)
 
     def without_backed(self, *, limits: bool) -> Pod:
-        """The pod without requests for what a resource claim provides; ``limits``: it does
-        not count as asked for at all, so that no plugin is."""
+        """Return the pod without requests for resources that a resource claim provides.
+
+        With ``limits``, the limits are removed as well, so that no plugin is called.
+        """
 
         def strip(amounts: Amounts, container: Container) -> Amounts:
             return {
@@ -93,24 +94,23 @@ class Pod:
         )
 
     def all_containers(self) -> Iterator[tuple[Container, bool]]:
-        """Every container in admission order, with whether it is an init container."""
+        """Iterate over all containers in admission order, with True for init containers."""
         return chain(zip(self.init_containers, repeat(True)), zip(self.containers, repeat(False)))
 
 
 def effective_request(pod: Pod, request_of: Callable[[Container], int]) -> int:
-    """What the pod needs at its neediest moment.
-
-    Restartable init containers stay, so they add to every step after them; ordinary
-    ones come and go. ``PodRequests`` of k8s.io/component-helpers/resource (v1.32).
-    """
-    staying = largest_step = 0
+    """Return the largest amount that the pod needs at any time (``PodRequests``,
+    k8s.io/component-helpers/resource, v1.32)."""
+    # Sidecars run until the pod ends, so they add to every later step. Ordinary init
+    # containers run one at a time.
+    sidecars = largest_step = 0
     for container in pod.init_containers:
         request = request_of(container)
         if container.restartable:
-            staying += request
+            sidecars += request
         else:
-            largest_step = max(largest_step, staying + request)
-    running = staying + sum(request_of(container) for container in pod.containers)
+            largest_step = max(largest_step, sidecars + request)
+    running = sidecars + sum(request_of(container) for container in pod.containers)
     return max(running, largest_step)
 
 
@@ -119,7 +119,8 @@ Amounts = Mapping[ResourceName, int]
 
 
 def pod_requests(pod: Pod, amounts_of: Callable[[Container], Amounts]) -> Amounts:
-    """``effective_request`` of every resource that a container names, sorted by name."""
+    """Return ``effective_request`` for each resource of any container, sorted by name."""
+    # The usual pod; the general case below costs a closure per resource.
     if len(pod.containers) == 1 and not pod.init_containers:
         amounts = amounts_of(pod.containers[0])
         return {name: amounts[name] for name in sorted(amounts)}

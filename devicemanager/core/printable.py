@@ -1,8 +1,8 @@
-"""Texts for people that contain what others wrote.
+"""Safe output of text from other programs.
 
-Device ids, error texts of plugins and names in manifests are data: they may hold anything,
-also sequences that a terminal obeys. They are shown by way of ``printable``; where they are
-data they stay as they are.
+Device ids, error messages of plugins and names in manifests can contain anything, including
+terminal control sequences. Use ``printable`` wherever such text is shown to a person. Data
+formats such as JSON keep the original text.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Sequence
 __all__ = ["LONGEST", "listed", "printable"]
 
 LONGEST = 2048
-"""Characters of one text that are shown; the kubelet's own texts are far shorter."""
+"""Number of characters that are shown of one text. The kubelet's messages are far shorter."""
 
-# Controls (C0, DEL, C1), what reorders the text around it (Unicode's bidirectional
-# controls), line and paragraph separators, and surrogates, which no terminal can take.
-# Compiled when a text needs it: few do, and that takes longer than to load all else here.
+# Control characters (C0, DEL, C1), Unicode's bidirectional controls, which reorder the text
+# around them, line and paragraph separators, and surrogates, which cannot be encoded.
+# Compiled at first use: few texts need it, and compiling takes longer than this import.
 _UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """``text`` on one line, with every unsafe character as its escape, such as ``\\x1b``.
+    """Return ``text`` on one line, with unsafe characters escaped, such as ``\\x1b``.
 
-    A line end becomes a space. Of more than ``longest`` characters the first are shown,
-    with the number of those left out.
+    A line end becomes a space. Text longer than ``longest`` is cut, with the number of
+    omitted characters.
     """
     if text.isascii() and text.isprintable() and len(text) <= longest:
-        return text  # the usual case, at the cost of a look
+        return text  # the usual case, without a regular expression
     left_out = len(text) - longest
     if left_out > 0:
         text = text[:longest]
@@ -37,8 +37,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """The texts one after another; of more than ``most`` the first, with the number of those
-    left out."""
+    """Join the texts; of more than ``most`` only the first, with the number of the others."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return separator.join(texts[:most]) + more
 

@@ -1,9 +1,9 @@
-"""Resource quantities such as ``500m``, ``1Gi`` or ``1e3``, exactly.
+"""Exact resource quantities such as ``500m``, ``1Gi`` or ``1e3``.
 
-Amounts are whole numbers of nano-units: the finest step that a quantity keeps, so nothing is
-lost in a comparison. The grammar, the rounding and the canonical text are those of
-k8s.io/apimachinery/pkg/api/resource (``quantity.go``, ``suffix.go``; v1.32); unlike there
-amounts have no upper bound unless ``largest`` gives one.
+Amounts are whole numbers of nano-units, the smallest step of a quantity, so comparisons are
+exact. Grammar, rounding and canonical text are those of k8s.io/apimachinery/pkg/api/resource
+(``quantity.go``, ``suffix.go``; v1.32). Unlike there, amounts have no upper bound unless
+``largest`` sets one.
 """
 
 from __future__ import annotations
@@ -40,33 +40,35 @@ _FARTHEST = 2 * _LONGEST
 
 @attrs.frozen(order=True, hash=True)
 class Quantity:
-    """An amount and how it was written; equality, order and hash are those of the amount."""
+    """An amount and its format; equality, order and hash depend on the amount only."""
 
     nanos: int
     format: Format = attrs.field(default="DecimalSI", eq=False, order=False)
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """The quantity that ``text`` spells, rounded away from zero to nano-units.
+        """Parse a quantity, rounded away from zero to nano-units.
 
-        Raises ValueError with the text of ``ParseQuantity``.
+        Raises ValueError with the message of ``ParseQuantity``.
         """
         return cls(*_parsed(text))
 
     def __str__(self) -> str:
-        """The canonical text: no fraction, the largest suffix that allows that."""
+        """Return the canonical text: the largest suffix that needs no fraction."""
         return canonical(self.nanos, self.format)
 
 
 def parse_quantity(text: str, largest: int | None = None) -> int:
-    """The amount in nano-units, rounded away from zero, at most ``largest`` either way.
+    """Parse a quantity to nano-units, rounded away from zero, and limit its absolute value
+    to ``largest``.
 
-    Raises ValueError with the text of ``ParseQuantity``.
+    Raises ValueError with the message of ``ParseQuantity``.
     """
     nanos, _ = _parsed(text)
     return nanos if largest is None else max(-largest, min(nanos, largest))
 
 
+# Cached: the pods of a node repeat few quantities.
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> tuple[int, Format]:
     match = _FORMAT.match(text)
@@ -80,7 +82,7 @@ def _parsed(text: str) -> tuple[int, Format]:
 
 
 def _scaled(digits: int, decimals: int, suffix: str) -> tuple[int, Format]:
-    """``digits`` / 10^``decimals`` times suffix, in nano-units, rounded up."""
+    """Return ``digits`` / 10^``decimals`` times the suffix in nano-units, rounded up."""
     if suffix in _BINARY:
         return _ceil(digits * NANOS << _BINARY[suffix], 10**decimals), "BinarySI"
     exponent, format_ = _exponent(suffix)
@@ -97,17 +99,18 @@ def _exponent(suffix: str) -> tuple[int, Format]:
     match = _EXPONENT.match(suffix)
     if match is None:
         raise ValueError(BAD_SUFFIX)
-    # Beyond this no sensible amount remains: it only bounds the work.
+    # Bounds the work: without a limit, 1e999999999999 would fill the memory.
     return max(-_FARTHEST, min(int(match[1]), _FARTHEST)), "DecimalExponent"
 
 
 def canonical(nanos: int, format_: Format = "DecimalSI") -> str:
-    """The text that ``CanonicalizeBytes`` gives an amount of nano-units."""
+    """Return the canonical text of an amount of nano-units (``CanonicalizeBytes``, v1.32)."""
     if nanos == 0:
         return "0"
     if format_ == "BinarySI" and abs(nanos) >= 1024 * NANOS and nanos % NANOS == 0:
         return _binary(nanos // NANOS)
-    # Small or fractional binary amounts are shown as decimal ones, so that nothing is lost.
+    # Small or fractional binary amounts are written as decimal ones: "0.5Ki" has no binary
+    # form without a fraction.
     number, exponent = _without_zeros(nanos)
     if format_ == "DecimalExponent":
         return f"{number}e{exponent}" if exponent else str(number)
@@ -116,7 +119,7 @@ def canonical(nanos: int, format_: Format = "DecimalSI") -> str:
 
 
 def _without_zeros(nanos: int) -> tuple[int, int]:
-    """Mantissa and exponent, the exponent the largest multiple of three that divides."""
+    """Split into mantissa and exponent; the exponent is the largest possible multiple of 3."""
     exponent = -9
     while nanos % 1000 == 0:
         nanos //= 1000
@@ -141,20 +144,20 @@ def _away_from_zero(nanos: int, step: int) -> int:
 
 
 def whole_units(nanos: int) -> int:
-    """Whole units, rounded away from zero, as ``Quantity.Value`` has it."""
+    """Return whole units, rounded away from zero (``Quantity.Value``, v1.32)."""
     return _away_from_zero(nanos, NANOS)
 
 
 def milli_units(nanos: int) -> int:
-    """Thousandths, rounded away from zero, as ``Quantity.MilliValue`` has it."""
+    """Return thousandths, rounded away from zero (``Quantity.MilliValue``, v1.32)."""
     return _away_from_zero(nanos, NANOS_PER_MILLI)
 
 
 def round_up(nanos: int, block: int) -> int:
-    """The least multiple of ``block`` (> 0) that is not below ``nanos``."""
+    """Round up to a multiple of ``block`` (> 0)."""
     return _ceil(nanos, block) * block
 
 
 def round_down(nanos: int, block: int) -> int:
-    """The greatest multiple of ``block`` (> 0) that is not above ``nanos``."""
+    """Round down to a multiple of ``block`` (> 0)."""
     return nanos // block * block

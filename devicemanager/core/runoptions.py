@@ -1,8 +1,8 @@
-"""What a container gets from its devices, and how several resources' answers are joined.
+"""Merge the plugins' responses of one container into its run options.
 
-A plugin answers Allocate with container settings; the runtime gets one set of run
-options per container. Two resources may want different things under one key: the first
-value wins, as in the kubelet, and what lost is listed instead of only logged.
+Allocate returns container settings per resource; the container runtime needs one set of run
+options per container. If two resources set different values for one key, the first value wins,
+as in the kubelet. The other value is reported as a ``Conflict``, where the kubelet only logs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class Mount:
-    """A host directory or file shown in the container."""
+    """A host directory or file mounted into the container."""
 
     container_path: str
     host_path: str
@@ -38,9 +38,9 @@ class Mount:
 
 @attrs.frozen(kw_only=True)
 class DeviceSpec:
-    """A device node shown in the container.
+    """A device node in the container.
 
-    ``permissions`` is the plugin's text: letters from r (read), w (write), m (mknod).
+    ``permissions`` is the plugin's text, made of the letters r (read), w (write), m (mknod).
     """
 
     container_path: str
@@ -50,9 +50,9 @@ class DeviceSpec:
 
 @attrs.frozen
 class NetworkInterface:
-    """A network interface that moves into the container's network namespace.
+    """A network interface that is moved into the container's network namespace.
 
-    ``net_ns`` is the path of the namespace it is found in; empty is the host's own.
+    ``net_ns`` is the path of its present namespace; empty for the host's namespace.
     """
 
     host_name: str
@@ -62,9 +62,9 @@ class NetworkInterface:
 
 @attrs.frozen
 class PciDevice:
-    """A PCI device named by its ids, four hexadecimal digits each.
+    """A PCI device, identified by vendor and product id of four hexadecimal digits each.
 
-    ``addresses`` (``0000:3b:00.0``) are empty until the ids were resolved on a host.
+    ``addresses`` (``0000:3b:00.0``) are empty until the ids are resolved on a host.
     """
 
     vendor_id: str
@@ -74,10 +74,10 @@ class PciDevice:
 
 @attrs.frozen
 class ContainerSettings:
-    """What one Allocate response says for one container, in the plugin's order.
+    """One ContainerAllocateResponse, in the plugin's order.
 
     ``filesystem_devices``, ``network_interfaces`` and ``pci_devices`` come from typed
-    devices, which a plugin may send besides the classic fields.
+    devices, which a plugin can send in addition to the other fields.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict)
@@ -92,12 +92,12 @@ class ContainerSettings:
 
 @attrs.frozen
 class Conflict:
-    """One key for which two sources, or one twice, want different values.
+    """One key with two different values, from two sources or from the same one.
 
-    ``kind`` names the setting: ``env``, ``mount``, ``mount access``, ``device``,
-    ``device permissions``, ``annotation``, ``network interface``. ``kept_by`` and
-    ``dropped_by`` are resource names here; a shell may list other sources, such as a CDI
-    device. The value of ``kept_by`` is used.
+    ``kind`` is the setting: ``env``, ``mount``, ``mount access``, ``device``,
+    ``device permissions``, ``annotation`` or ``network interface``. ``kept_by`` and
+    ``dropped_by`` are resource names, or other sources such as a CDI device. The value of
+    ``kept_by`` is used.
     """
 
     kind: str
@@ -116,11 +116,11 @@ class Conflict:
 
 @attrs.frozen
 class RunOptions:
-    """The settings of all of a container's resources, joined (``DeviceRunContainerOptions``).
+    """Merged settings of all resources of a container (``DeviceRunContainerOptions``, v1.32).
 
-    Sorted by name or container path, so that equal input gives equal output; CDI names
-    keep the order in which they are asked for, since a runtime applies them in it.
-    Typed filesystem devices stand among ``devices``.
+    Sorted by name or container path, so that equal input gives equal output. CDI names of one
+    resource keep the plugin's order, because a runtime applies them in that order. Typed
+    filesystem devices are part of ``devices``.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict)
@@ -135,7 +135,7 @@ class RunOptions:
 
 _V = TypeVar("_V")
 _Facts = tuple[tuple[str, str], ...]
-"""What must agree between two values of one key: kind of conflict and text."""
+"""Parts of a value that must agree for one key, as pairs of conflict kind and text."""
 
 
 def _mount_facts(mount: Mount) -> _Facts:
@@ -147,8 +147,8 @@ def _device_facts(device: DeviceSpec) -> _Facts:
     return ("device", device.host_path), ("device permissions", device.permissions)
 
 
-class _Kept(Generic[_V]):
-    """The first value of every key, with the resource it came from."""
+class _FirstValues(Generic[_V]):
+    """The first value of each key, with its resource."""
 
     def __init__(self, facts: Callable[[_V], _Facts], conflicts: list[Conflict]) -> None:
         self._facts = facts
@@ -156,11 +156,11 @@ class _Kept(Generic[_V]):
         self._values: dict[str, tuple[ResourceName, _V]] = {}
 
     def offer(self, resource: ResourceName, key: str, value: _V) -> None:
-        """Keep ``value`` unless the key is taken; list the first difference if it is."""
+        """Store ``value`` if the key is new; otherwise report the first difference."""
         first, kept = self._values.setdefault(key, (resource, value))
-        for (kind, ours), (_, theirs) in zip(self._facts(kept), self._facts(value), strict=True):
-            if ours != theirs:
-                self._conflicts.append(Conflict(kind, key, first, ours, resource, theirs))
+        for (kind, mine), (_, other) in zip(self._facts(kept), self._facts(value), strict=True):
+            if mine != other:
+                self._conflicts.append(Conflict(kind, key, first, mine, resource, other))
                 return
 
     def sorted(self) -> dict[str, _V]:
@@ -168,19 +168,19 @@ class _Kept(Generic[_V]):
 
 
 def merge(responses: Mapping[ResourceName, ContainerSettings]) -> RunOptions:
-    """Join the settings of a container's resources, taken in sorted order.
+    """Merge the settings of a container's resources, in sorted order of the resources.
 
     Follows ``podDevices.deviceRunContainerOptions`` (v1.32): the first value of an
-    environment variable, container path or annotation wins, a CDI name is listed once.
-    The kubelet compares host paths alone; here a difference in permissions or in
-    read-only is a conflict too, because the container would miss what was dropped.
+    environment variable, container path or annotation wins, and a CDI name is listed once.
     """
+    # The kubelet compares only host paths. Here different permissions or read-only flags are
+    # conflicts, too, because the container lacks what was dropped.
     ordered = [(resource, responses[resource]) for resource in sorted(responses)]
     conflicts: list[Conflict] = []
-    envs = _Kept[str](lambda value: (("env", value),), conflicts)
-    mounts = _Kept(_mount_facts, conflicts)
-    devices = _Kept(_device_facts, conflicts)
-    annotations = _Kept[str](lambda value: (("annotation", value),), conflicts)
+    envs = _FirstValues[str](lambda value: (("env", value),), conflicts)
+    mounts = _FirstValues(_mount_facts, conflicts)
+    devices = _FirstValues(_device_facts, conflicts)
+    annotations = _FirstValues[str](lambda value: (("annotation", value),), conflicts)
     for resource, settings in ordered:
         for name in sorted(settings.envs):
             envs.offer(resource, name, settings.envs[name])
@@ -210,20 +210,19 @@ def _once(names: Iterable[str]) -> tuple[str, ...]:
 def _merge_interfaces(
     ordered: Iterable[tuple[ResourceName, ContainerSettings]], conflicts: list[Conflict]
 ) -> tuple[NetworkInterface, ...]:
-    """One interface per name in the container, and no interface under two names.
-
-    Both rules hold at once: an interface can move into one namespace only once.
-    """
+    """Select one interface per container name, and each interface under one name only."""
+    # Both indexes are needed: two interfaces cannot have one name in the container, and one
+    # interface can be moved only once.
     kept: dict[str, tuple[ResourceName, NetworkInterface]] = {}
     moved: dict[tuple[str, str], tuple[ResourceName, NetworkInterface]] = {}
     for resource, settings in ordered:
         for interface in settings.network_interfaces:
             source = (interface.net_ns, interface.host_name)
-            taken = kept.get(interface.container_name) or moved.get(source)
-            if taken is None:
+            first = kept.get(interface.container_name) or moved.get(source)
+            if first is None:
                 kept[interface.container_name] = moved[source] = (resource, interface)
-            elif taken[1] != interface:
-                conflicts.append(_interface_conflict(*taken, resource, interface))
+            elif first[1] != interface:
+                conflicts.append(_interface_conflict(*first, resource, interface))
     return tuple(interface for _, (_, interface) in sorted(kept.items()))
 
 
@@ -242,12 +241,13 @@ def _interface_conflict(
 
 
 def _merge_pci(groups: Iterable[tuple[PciDevice, ...]]) -> tuple[PciDevice, ...]:
-    """Every request for a PCI device counts, but one resolved address is given once."""
+    """Join PCI devices; a resolved address is listed once."""
     devices: list[PciDevice] = []
     seen: set[str] = set()
     for device in (device for group in groups for device in group):
-        fresh = tuple(a for a in device.addresses if a not in seen)
-        seen.update(fresh)
-        if fresh or not device.addresses:
-            devices.append(attrs.evolve(device, addresses=fresh))
+        unseen = tuple(a for a in device.addresses if a not in seen)
+        seen.update(unseen)
+        # Without addresses there is nothing to compare: each such request is listed.
+        if unseen or not device.addresses:
+            devices.append(attrs.evolve(device, addresses=unseen))
     return tuple(sorted(devices, key=attrgetter("vendor_id", "product_id", "addresses")))

@@ -1,12 +1,14 @@
-"""``allocatedResourcesStatus``: the health of the devices that a pod's containers hold.
+"""``allocatedResourcesStatus``: the health of a container's allocated devices.
 
-``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/kubelet/manager.go, v1.32), but
-sorted by resource, then id (Q7), and honest about devices that are gone (Q9).
+Follows ``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/manager.go, v1.32) with
+two differences. The result is sorted by resource and id, where the kubelet's order is random
+(Q7). A device that has vanished is Unknown, and one whose plugin has disconnected is Unhealthy,
+where the kubelet reports the last health (Q9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 
 import attrs
@@ -14,14 +16,11 @@ import attrs
 from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import Holding
-
-Holdings = Mapping[ContainerName, Mapping[ResourceName, Holding]]
-"""A pod's holdings, by container and resource."""
+from devicemanager.core.ledger import AllocatedByContainer
 
 
 class Health(StrEnum):
-    """``ResourceHealthStatus`` of the Kubernetes API."""
+    """Health of a device, as ``ResourceHealthStatus`` in the Kubernetes API."""
 
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
@@ -30,7 +29,7 @@ class Health(StrEnum):
 
 @attrs.frozen
 class ResourceHealth:
-    """One held device."""
+    """The health of one allocated device."""
 
     resource_id: DeviceId
     health: Health
@@ -38,21 +37,21 @@ class ResourceHealth:
 
 @attrs.frozen
 class ResourceStatus:
-    """One resource of a container, its devices sorted by id."""
+    """One resource of a container; the devices are sorted by id."""
 
     name: ResourceName
     resources: tuple[ResourceHealth, ...]
 
 
 def allocated_resources_status(
-    holdings: Holdings,
+    allocated: AllocatedByContainer,
     devices: Callable[[ResourceName], DeviceList | None],
     quirks: frozenset[str] = frozenset(),
 ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-    """The status of every container that holds devices.
+    """Return the status of each container with devices.
 
-    ``devices`` gives the list that counts for a resource. With quirk ``Q9`` a device that
-    vanished, or whose plugin left, still shows what it showed last.
+    ``devices`` returns the list that counts for a resource. With quirk ``Q9``, a device that
+    vanished or whose plugin disconnected keeps its last health.
     """
     health = _last_health if "Q9" in quirks else device_health
     return {
@@ -66,28 +65,29 @@ def allocated_resources_status(
             )
             for resource in sorted(by_resource)
         )
-        for container, by_resource in holdings.items()
+        for container, by_resource in allocated.items()
     }
 
 
 def device_health(devices: DeviceList | None, id_: DeviceId) -> Health:
-    """What is known of a device now; ``devices`` is the list that counts for its resource."""
+    """Return a device's present health; ``devices`` is the list that counts."""
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.UNKNOWN
     if devices.is_healthy(number):
         return Health.HEALTHY
-    # The text may still say Healthy: then the plugin has left.
-    return Health.UNKNOWN if _is_odd(devices.health[number]) else Health.UNHEALTHY
+    # The plugin's text can still be Healthy here: then the plugin has disconnected.
+    return Health.UNKNOWN if _is_invalid(devices.health[number]) else Health.UNHEALTHY
 
 
 def _last_health(devices: DeviceList | None, id_: DeviceId) -> Health:
+    # The kubelet starts from Healthy and only changes it for devices that it finds (v1.32).
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.HEALTHY
     text = devices.health[number]
-    return Health.UNKNOWN if _is_odd(text) else Health(text)
+    return Health.UNKNOWN if _is_invalid(text) else Health(text)
 
 
-def _is_odd(health: str) -> bool:
+def _is_invalid(health: str) -> bool:
     return health not in {HEALTHY, UNHEALTHY}

@@ -257,14 +257,18 @@ class EventStream:
         message = printable(message)
         if resource is not None and len(resource) > _LONGEST_NAME:
             resource = resource[:_LONGEST_NAME]
+        # Read before the lock: a test's clock may take its own lock.
         now = self._clock.time()
         with self._lock:
             self._latest += 1
             event = Event(now, kind, message, resource, pod, details, self._latest)
             self._recent.append(event)
+            # Only for the list; a deque drops the oldest itself.
             if len(self._recent) > self._keep:
                 del self._recent[0]
+            # A tuple that is replaced, never changed: it can be used after the lock is released.
             subscribers = self._subscribers
+            # notify_all costs time even if no thread waits, and every admission publishes.
             if self._waiting and self._changed is not None:
                 self._changed.notify_all()
         if subscribers:
@@ -272,6 +276,7 @@ class EventStream:
 
     def _deliver(self, event: Event, subscribers: tuple[Callback, ...]) -> None:
         streams = getattr(_DELIVERING, "streams", ())
+        # A stack, because a callback may publish to another stream.
         _DELIVERING.streams = (*streams, self)
         try:
             notify(subscribers, event, "an event callback")
@@ -312,6 +317,7 @@ class EventStream:
 
         The condition runs without the stream's lock, so it may call the kubelet.
         """
+        # Real time, also with a ManualClock: a wait of a test must end.
         limit = SystemClock().monotonic() + timeout
         while True:
             with self._lock:
@@ -324,6 +330,8 @@ class EventStream:
                 rest = limit - SystemClock().monotonic()
                 if rest <= 0:
                     return False
+                # Otherwise an event came while the condition was evaluated: evaluate it again at
+                # once.
                 if self._latest == seen:
                     # Bounded: a condition can become true without an event, just by time.
                     self._waiting += 1

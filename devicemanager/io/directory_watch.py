@@ -1,4 +1,10 @@
-"""A directory of files that is read at first and after each change."""
+"""Follow a directory of files: read it at the start and after each change.
+
+The watch starts before the first scan, so no change in between is lost; a change can therefore
+be handled twice, and subclasses must tolerate that. Changes are queued and handled on a
+separate thread, not on the watch's: stopping the watch waits for its thread, and a handler may
+take long.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +25,13 @@ _PATIENCE = 0.5
 
 
 class FollowedDirectory(abc.ABC):
-    """Follows a directory from ``start`` to ``stop``; a context manager.
+    """A directory that is followed from ``start`` to ``stop``; a context manager.
 
-    It is read by the caller's thread at the start, and by one of ours afterwards.
+    It is scanned on the caller's thread; later changes are handled on a thread of this object.
     """
 
     what: ClassVar[str]
-    """What is followed, in texts and as the name of the thread."""
+    """The directory's purpose, for error texts and the name of the thread."""
     error: ClassVar[type[Exception]]
     """Raised for a directory that cannot be followed."""
 
@@ -33,8 +39,8 @@ class FollowedDirectory(abc.ABC):
         """``report`` takes one line for the user."""
         self.directory = directory
         self._report = report
-        # What the watch told. Its own thread must not wait for what is done about it: stopping
-        # the watch would wait for that, too.
+        # Changes that the watch reported. Its own thread must not handle them: stopping
+        # the watch would wait for that.
         self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._watch = DirectoryWatch(
             directory, lambda change: self._todo.put(partial(self._react, change))
@@ -44,22 +50,24 @@ class FollowedDirectory(abc.ABC):
 
     @abc.abstractmethod
     def _scan(self) -> None:
-        """Read all of it. Raises ``error``, or OSError."""
+        """Read the whole directory. Raises ``error``, or OSError."""
 
     @abc.abstractmethod
     def _react(self, change: Change) -> None:
-        """Read what has changed."""
+        """Handle a change."""
 
-    def _close(self) -> None:  # noqa: B027  # most have nothing to close
-        """No change comes any more: end what was begun."""
+    def _close(self) -> None:  # noqa: B027  # most subclasses have nothing to close
+        """End what was begun: no more changes follow."""
 
     def start(self) -> None:
-        """Read what is there and follow it from now on. Raises ``error``."""
+        """Scan the directory and follow it from now on. Raises ``error``."""
         check_directory(self.directory, self.what, self.error)
-        # Watched before the scan, so that nothing is missed in between.
+        # Watched before the scan, so that no change in between is missed.
         try:
             self._watch.start()
             self._scan()
+            # After the scan, on the caller's thread: the first contents are there when ``start``
+            # returns.
             self._worker.start()
         except OSError as error:
             self._watch.stop()
@@ -70,10 +78,11 @@ class FollowedDirectory(abc.ABC):
             raise
 
     def stop(self) -> None:
-        """Follow it no longer. Stopping twice does nothing."""
+        """Stop following. Stopping twice has no effect."""
         self._stopping.set()
         self._watch.stop()
         self._close()
+        # Wakes the thread, which may be waiting for a change.
         self._todo.put(None)
         if self._worker.is_alive():
             self._worker.join(_PATIENCE)
@@ -94,26 +103,26 @@ class FollowedDirectory(abc.ABC):
         while (do := self._todo.get()) is not None and not self._stopping.is_set():
             try:
                 do()
-            # An error here would end the watch without a word.
+            # An exception here would end the thread silently.
             except Exception as error:
                 self._report(f"{self.what} {self.directory}: {error}")
 
 
 def check_directory(directory: Path, what: str, error: type[Exception]) -> None:
-    """Raises the error, with one line, for what is no directory."""
+    """Raise ``error``, with a one-line text, if the path is not a directory."""
     if not directory.is_dir():
         fault = "is not a directory" if directory.exists() else "does not exist"
         raise error(f"{what} {directory} {fault}")
 
 
 def is_pivot(change: Change) -> bool:
-    """Whether it is the name through which a mounted ConfigMap turns all its files over at
-    once."""
+    """True if the change is the atomic update of a mounted ConfigMap, which replaces ``..data``."""
     return "..data" in (change.name, change.new_name)
 
 
 def is_complete_at_once(path: Path) -> bool:
-    """A link comes complete; of any other new file the writer's close will be told."""
+    """True for a link: it is complete at once, while other new files are when their writer
+    closes them."""
     try:
         return path.is_symlink() or path.stat().st_nlink > 1
     except OSError:

@@ -1,4 +1,4 @@
-"""What runs in the background and is idle between two users: kept for the next, or ended."""
+"""Pools of idle background objects, such as threads, for the next user in the process."""
 
 from __future__ import annotations
 
@@ -14,67 +14,69 @@ T = TypeVar("T")
 
 
 class _Idle(Generic[T]):
-    """What is idle in one process."""
+    """The idle objects of one process."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        # Guards the two below; not held while something is ended.
+        # Guards the two fields below; not held while an object is disposed of.
         self.lock = threading.Lock()
-        self.keepers = 0
-        self.things: list[T] = []
+        self.enablers = 0
+        self.objects: list[T] = []
 
 
 class IdlePool(Generic[T]):
-    """Things of one kind that nobody uses now; none unless somebody keeps them.
+    """Pool of idle objects; empty unless pooling is enabled. Thread-safe.
 
-    Whoever takes one has it alone until it is given back. A forked child finds none: the
-    threads of the parent's are not there.
+    An object that was taken belongs to its user until it is given back. A forked child has an
+    empty pool, because threads of the parent do not exist there.
     """
 
     def __init__(self, most: int, end: Callable[[T], None]) -> None:
-        """At most so many are kept; ``end`` ends one that is not."""
+        """Keep at most ``most`` objects; dispose of others with ``end``."""
         self._most = most
         self._end = end
         self._idle: _Idle[T] = _Idle()
 
     def _here(self) -> _Idle[T]:
-        # After a fork the parent's lock may be held for ever.
+        # After a fork, a lock of the parent can stay locked.
         if self._idle.pid != os.getpid():
             self._idle = _Idle()
         return self._idle
 
     @contextlib.contextmanager
     def enabled(self) -> Iterator[None]:
-        """Keep what is given back, until the end of the block."""
+        """Enable pooling until the end of the block."""
         idle = self._here()
         with idle.lock:
-            idle.keepers += 1
+            idle.enablers += 1
         try:
             yield
         finally:
+            # In a child that was forked inside the block, the pool is another one.
             if idle is self._here():
-                self._let_go(idle)
+                self._disable(idle)
 
-    def _let_go(self, idle: _Idle[T]) -> None:
+    def _disable(self, idle: _Idle[T]) -> None:
         left: list[T] = []
         with idle.lock:
-            idle.keepers -= 1
-            if not idle.keepers:
-                left, idle.things = idle.things, left
-        for thing in left:
-            self._end(thing)
+            idle.enablers -= 1
+            if not idle.enablers:
+                left, idle.objects = idle.objects, left
+        # Outside the lock: disposing can take milliseconds.
+        for item in left:
+            self._end(item)
 
     def take(self) -> T | None:
-        """One that is idle, the latest that was given back; None if there is none."""
+        """Take the object that was given back last; None if there is none."""
         idle = self._here()
         with idle.lock:
-            return idle.things.pop() if idle.things else None
+            return idle.objects.pop() if idle.objects else None
 
-    def give_back(self, thing: T) -> None:
-        """It is idle now: kept, or ended."""
+    def give_back(self, item: T) -> None:
+        """Give back an object that is idle now; it is pooled or disposed of."""
         idle = self._here()
         with idle.lock:
-            if idle.keepers and len(idle.things) < self._most:
-                idle.things.append(thing)
+            if idle.enablers and len(idle.objects) < self._most:
+                idle.objects.append(item)
                 return
-        self._end(thing)
+        self._end(item)

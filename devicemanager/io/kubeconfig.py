@@ -1,5 +1,4 @@
-"""A kubeconfig, before the Kubernetes client reads it: what is none makes that fail somewhere
-inside of itself."""
+"""Checks around the Kubernetes client, which fails with obscure errors for invalid kubeconfigs."""
 
 from __future__ import annotations
 
@@ -14,9 +13,11 @@ __all__ = ["check_kubeconfig", "client_errors"]
 
 
 def check_kubeconfig(path: str | os.PathLike[str]) -> None:
-    """Raise ValueError unless the file is a mapping, in YAML or JSON; OSError if it cannot be
-    read."""
-    # As heavy as the client, which loads it, too.
+    """Check that the file is a mapping, in YAML or JSON.
+
+    Raises ValueError if it is not, OSError if it cannot be read.
+    """
+    # Imported here: slow to load, as the client itself, which loads it, too.
     import yaml
 
     try:
@@ -24,15 +25,18 @@ def check_kubeconfig(path: str | os.PathLike[str]) -> None:
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8 text (byte {error.start})") from None
     except yaml.YAMLError:
-        return  # the client tells where
+        return  # the client's own error names the place
     if not isinstance(content, dict):
-        raise ValueError("it has no clusters, contexts and users, so it is no kubeconfig")
+        raise ValueError("it is not a kubeconfig: expected clusters, contexts and users")
 
 
 @contextlib.contextmanager
 def client_errors() -> Iterator[list[str]]:
-    """What the client, called on this thread meanwhile, says to the root logger alone: that is
-    how it tells that the program of an ``exec`` entry failed, and it goes on as nobody."""
+    """Collect what the client logs to the root logger, on this thread, during the block.
+
+    This is the only way to see that the program of an ``exec`` entry failed: the client logs
+    that and continues without credentials.
+    """
     noted = _Noted(logging.ERROR)
     root = logging.getLogger()
     root.addHandler(noted)
@@ -49,5 +53,6 @@ class _Noted(logging.Handler):
         self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
+        # Other threads may log at the same time.
         if record.name == "root" and record.thread == self._thread:
             self.lines.append(record.getMessage())

@@ -1,4 +1,4 @@
-"""Retries: the one set-up of tenacity."""
+"""Retry calls with exponential backoff: the only set-up of tenacity."""
 
 from __future__ import annotations
 
@@ -26,28 +26,29 @@ def retry(
     jitter: bool = False,
     report: Report | None = None,
 ) -> T:
-    """Call until no error of the type ``errors`` comes, and return what came instead.
+    """Call a function until it raises no error of the type ``errors``, and return its result.
 
-    The waits, in seconds, double from ``first_wait`` to ``longest_wait``; with ``jitter``
-    each is a random part of that. ``sleep`` does the waiting and may end it early.
-    ``report`` is called with each error that is followed by another attempt.
+    Waits, in seconds, double from ``first_wait`` to ``longest_wait``; with ``jitter`` each is a
+    random part of that. ``sleep`` does the waiting and may return early. ``report`` is called
+    with each error that is followed by another attempt.
 
-    Raises the last error after ``attempts`` calls, after ``seconds``, or once ``stopping``
-    says so, whichever comes first; any other error at once.
+    The last error is raised after ``attempts`` calls, after ``seconds``, or when ``stopping``
+    returns True, whichever comes first; any other error is raised at once.
     """
-    # Loaded here: most processes never try anything twice, and start-up time matters.
+    # Imported here: most processes never retry anything, and start-up time matters.
     import tenacity
 
     def given_up(state: tenacity.RetryCallState) -> bool:
-        tried_enough = attempts is not None and state.attempt_number >= attempts
+        enough_attempts = attempts is not None and state.attempt_number >= attempts
         too_late = seconds is not None and (state.seconds_since_start or 0.0) >= seconds
-        return tried_enough or too_late or stopping()
+        return enough_attempts or too_late or stopping()
 
-    def tell(state: tenacity.RetryCallState) -> None:
+    def before_sleep(state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
         if report is not None and error is not None and state.next_action is not None:
             report(error, state.next_action.sleep)
 
+    # tenacity expects a function that returns None.
     def pause(wait: float) -> None:
         sleep(wait)
 
@@ -57,6 +58,6 @@ def retry(
         wait=waits(multiplier=first_wait, max=longest_wait),
         stop=given_up,
         sleep=pause,
-        before_sleep=tell,
+        before_sleep=before_sleep,
         reraise=True,
     )(call)

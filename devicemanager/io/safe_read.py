@@ -1,4 +1,4 @@
-"""Reading a small file of unknown origin, whatever stands in its place."""
+"""Read a small file of unknown origin, safely for any kind of file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = {
 
 
 class FileRejected(Exception):
-    """A file that is not read. The text says what it is: "a pipe, not a regular file"."""
+    """A file that is not read. The text describes it: "a pipe, not a regular file"."""
 
 
 class NotRegular(FileRejected):
@@ -32,15 +32,17 @@ class TooLarge(FileRejected):
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
-    """The contents of a regular file of at most ``limit`` bytes.
+    """Return the contents of a regular file of at most ``limit`` bytes.
 
-    Links are followed. Nothing that could block is waited for: no pipe without a writer,
-    no device. Raises NotRegular, TooLarge, OSError.
+    Symbolic links are followed. The call never blocks, for example on a pipe without a writer.
+    Raises NotRegular, TooLarge or OSError.
     """
-    # Asked before it is opened as well, since opening a device may do something.
+    # Checked before the open, too, since opening a device can have effects.
     _check(Path(path).stat(), limit)
+    # O_NONBLOCK: a FIFO without a writer opens at once. O_NOCTTY: a terminal does not become ours.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
+        # Again, because the path can have been replaced between stat and open.
         _check(os.fstat(descriptor), limit)
         return _read(descriptor, limit)
     finally:
@@ -56,7 +58,7 @@ def _check(status: os.stat_result, limit: int) -> None:
 
 
 def _read(descriptor: int, limit: int) -> bytes:
-    """Counted while it is read: files of /proc have no size, and others may grow."""
+    """Read and count the bytes: files in /proc have size 0, and others can grow meanwhile."""
     pieces, size = [], 0
     while piece := os.read(descriptor, _PIECE):
         pieces.append(piece)

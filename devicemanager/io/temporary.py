@@ -1,4 +1,4 @@
-"""Temporary directories whose paths are short: sockets go into them."""
+"""Temporary directories with short paths, for sockets."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from pathlib import Path
 __all__ = ["ADVICE", "NoDirectory", "short_directory"]
 
 _LONGEST_TMPDIR = 30
-"""In bytes: leaves a plugin 48 of the 107 that a socket's path may have."""
+"""Bytes of TMPDIR. With it a plugin has 48 of the 107 bytes that a socket's path may have."""
 
 ADVICE = f"set TMPDIR to a directory of at most {_LONGEST_TMPDIR} bytes"
 
 
 class NoDirectory(Exception):
-    """None can be made. The text says where and why; ``ADVICE`` is what may help."""
+    """No directory can be created. The text says where and why; ``ADVICE`` says what may help."""
 
 
 def short_directory() -> Path:
-    """A new directory, under TMPDIR if that is short enough, which its owner alone may enter.
-    Raises NoDirectory."""
+    """Create a directory that only its owner can enter, under TMPDIR if that is short enough.
+
+    Raises NoDirectory.
+    """
+    # Many CI systems set a long TMPDIR, in which a socket's path would exceed 107 bytes.
     where = "/tmp"
     try:
         chosen = tempfile.gettempdir()

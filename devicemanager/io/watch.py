@@ -1,4 +1,23 @@
-"""Changes in one directory, through inotify: the one set-up of watchdog."""
+"""Watch one directory for changes, through inotify: the only set-up of watchdog.
+
+Theory of operation. watchdog's *observer* is an inotify instance with its threads. Closing an
+instance takes the kernel some 7 ms, because it waits for everything that may still use the
+watch; ending a watch within an instance takes microseconds. So each ``DirectoryWatch`` has a
+separate observer, but takes it from the pool ``observers`` and gives it back. A test session
+that starts hundreds of kubelets enables that pool; otherwise it is empty, and observers are
+closed.
+
+An event is only a hint to read the directory. Several races make it unreliable:
+
+* The kernel drops events if too many are pending.
+* An idle observer can still deliver events of its previous watch of the same directory.
+* The watched directory can be replaced by another one of the same name. ``ensure`` compares file
+  identities and watches the new one. If a directory is deleted, its inode number can be reused at
+  once, so its deletion also clears the identity.
+* After a fork, the child has the parent's inotify instance, but not its threads. It must not
+  touch the instance, because that would end the parent's watch. ``_locked`` notices the fork and
+  starts from scratch.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +43,27 @@ _log = logging.getLogger(__name__)
 
 
 def _take() -> BaseObserver:
-    """An observer that watches nothing: an idle one, which runs, or a new one, which does not
-    yet. An idle one may still report what happened earlier, if it watched the same directory.
-    Raises OSError if there is no inotify instance left."""
+    """Take an idle observer, which runs, or create one, which does not run yet.
+
+    An idle one can still report earlier changes if it watched the same directory. Raises
+    OSError if no inotify instance is left.
+    """
     if (idle := observers.take()) is not None:
         return idle
-    # Loaded with the first watch: start-up time matters to those who never watch.
+    # Imported here: start-up time matters to processes that never watch.
     from watchdog.observers.inotify import InotifyObserver
 
     logging.getLogger("watchdog.observers.inotify").addFilter(_is_worth_logging)
-    # Full events tell a file moved here, which is complete, from one being created.
+    # Full events distinguish a file moved here, which is complete, from a file being created.
     return InotifyObserver(generate_full_events=True)
 
 
 def _give_back(observer: BaseObserver) -> None:
-    """Let an observer watch nothing, and end it unless it is kept. Its handlers are called no
-    more after that. Not from a handler."""
-    # An event that is handed out just now is waited for.
+    """End the observer's watch; then pool or close it. Must not be called by a handler.
+
+    Its handlers are not called after that.
+    """
+    # Waits for an event that is being delivered.
     observer.unschedule_all()
     if observer.is_alive():
         observers.give_back(observer)
@@ -56,21 +79,19 @@ def _end(observer: BaseObserver) -> None:
 
 
 observers: Final[IdlePool[BaseObserver]] = IdlePool(2, _end)
-"""Idle observers. Two are as many as a test usually needs: its kubelet's and its plugin's."""
+"""Idle observers. A typical test uses two: one of its kubelet, one of its plugin."""
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Leave out that an emitter, told to stop, found an event at that moment.
-
-    watchdog calls that an error, at each stop under load. The emitter itself logs it.
-    """
+    """False for an error that watchdog logs at nearly every stop under load: an event came when
+    the emitter was already stopping."""
     stopped = getattr(threading.current_thread(), "stopped_event", None)
-    told_to_stop = stopped is not None and stopped.is_set()
-    return not (told_to_stop and "queue_events() called when" in record.getMessage())
+    is_stopping = stopped is not None and stopped.is_set()
+    return not (is_stopping and "queue_events() called when" in record.getMessage())
 
 
 class ChangeKind(StrEnum):
-    """What happened to a file."""
+    """Kind of a change."""
 
     CREATED = "created"
     MODIFIED = "modified"
@@ -83,11 +104,11 @@ class ChangeKind(StrEnum):
 
 @attrs.frozen
 class Change:
-    """One change.
+    """A change of one file.
 
-    ``name`` is the file's name, ``new_name`` the one that it was moved to. Of a move into
-    the directory or out of it, the name outside is empty. When the directory itself is
-    deleted, both are.
+    ``name`` is the file's name, ``new_name`` the name it was moved to. For a move into or out
+    of the directory, the name outside is empty. If the directory itself is deleted, both are
+    empty.
     """
 
     kind: ChangeKind
@@ -96,11 +117,10 @@ class Change:
 
 
 class DirectoryWatch:
-    """Reports what happens to the files of one directory, without those below.
+    """Reports changes of the files in one directory, without subdirectories; thread-safe.
 
-    ``on_change`` is called by a thread of the watch, one change at a time, and must not
-    wait for :meth:`stop`. An event is a hint: some are lost when very many come at once.
-    In a forked child nothing is watched, until it starts a watch of its own.
+    ``on_change`` is called on a thread of the watch, one change at a time, and must not call
+    :meth:`stop` or wait for it. A forked child watches nothing until it starts its own watch.
     """
 
     def __init__(
@@ -116,32 +136,33 @@ class DirectoryWatch:
         self._reset()
 
     def _reset(self) -> None:
-        """Watch nothing, without a word to what watched before."""
+        """Forget the current watch without ending it."""
         self._pid = os.getpid()
-        # Guards the two below.
+        # Guards the two fields below.
         self._lock = threading.Lock()
         self._observer: BaseObserver | None = None
         self._watched: FileIdentity | None = None
         self._place = ""
 
     def _locked(self) -> threading.Lock:
-        # The parent's threads are not there, its inotify instance is: stopping it would end
-        # the parent's watch, and the lock may be held for ever.
+        # In a forked child the parent's lock may stay locked, and stopping its observer
+        # would end the parent's watch.
         if os.getpid() != self._pid:
             self._reset()
         return self._lock
 
     def start(self) -> None:
-        """Watch from now on. Raises OSError: no such directory, no inotify instance left."""
+        """Start watching. Raises OSError if there is no such directory or no inotify instance
+        left."""
         with self._locked():
             self._start()
 
     def ensure(self) -> bool:
-        """Watch the directory that is there now. True if a watch was newly made.
+        """Watch the directory that exists now. True if a new watch was started.
 
-        For callers that can do without a watch, only slower: call it every now and then, since
-        a directory that is removed and made again needs a new watch. The reason why there can
-        be none is logged once.
+        For callers that also work without a watch, only slower: call it now and then, because a
+        directory that was deleted and created again needs a new watch. A failure is logged
+        once.
         """
         with self._locked():
             current = FileIdentity.of(self._directory, follow_links=True)
@@ -158,14 +179,14 @@ class DirectoryWatch:
             return True
 
     def stop(self) -> None:
-        """Watch no longer. No change is reported after that. Stopping twice does nothing."""
+        """Stop watching. No change is reported after that. Stopping twice has no effect."""
         with self._locked():
             self._stop()
 
     def _start(self) -> None:
-        # Looked at before it is watched: a directory that takes its place meanwhile differs.
+        # Read before the watch starts: if the directory is replaced in between, ensure() notices.
         watched = FileIdentity.of(self._directory, follow_links=True)
-        # Later releases of watchdog do not follow a link.
+        # Newer releases of watchdog do not follow symbolic links.
         self._place = os.path.realpath(self._directory)
         observer = _take()
         try:
@@ -187,22 +208,24 @@ class DirectoryWatch:
 
     def _report(self, event: FileSystemEvent) -> None:
         old, new = _name(event.src_path), _name(event.dest_path)
+        # Only the watched directory itself is of interest, not those inside it.
         if event.is_directory:
             if event.event_type != ChangeKind.DELETED or event.src_path != self._place:
                 return
-            # Its number may be given out again at once: ensure() must not take that for it.
+            # Its inode number can be reused at once; ensure() must not mistake the
+            # new directory for it.
             self._watched = None
             old = ""
         try:
             self._on_change(Change(ChangeKind(event.event_type), old, new))
         except Exception:
-            # The thread must outlive it, or every later change would be lost.
-            _log.exception("a change in %s could not be handled", self._directory)
+            # An exception would end the thread, and every later change would be lost.
+            _log.exception("failed to handle a change in %s", self._directory)
 
     def _complain(self, error: OSError) -> None:
         if not self._complained:
             self._complained = True
-            _log.warning("cannot watch %s (%s): looking at it instead", self._directory, error)
+            _log.warning("cannot watch %s (%s): polling it instead", self._directory, error)
 
 
 @cache
@@ -220,7 +243,7 @@ def _handler_class() -> Callable[[Callable[[FileSystemEvent], None]], FileSystem
 
 
 def _filter(kinds: Collection[ChangeKind]) -> list[type[FileSystemEvent]]:
-    """The classes of the kinds, and that of the directory's own end, which is always reported."""
+    """Return the event classes of the kinds, and always that of the directory's deletion."""
     from watchdog import events
 
     classes = {
@@ -229,7 +252,7 @@ def _filter(kinds: Collection[ChangeKind]) -> list[type[FileSystemEvent]]:
         ChangeKind.CLOSED: events.FileClosedEvent,
         ChangeKind.MOVED: events.FileMovedEvent,
         ChangeKind.DELETED: events.FileDeletedEvent,
-        # Releases before 7 call a change of attributes a modification.
+        # Releases before 7 report a change of attributes as a modification.
         ChangeKind.ATTRIBUTES: getattr(events, "FileAttribEvent", events.FileModifiedEvent),
     }
     return [events.DirDeletedEvent, *(classes[kind] for kind in sorted(kinds))]

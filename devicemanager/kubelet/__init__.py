@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from devicemanager.core.devices import Device
     from devicemanager.core.endpoints import PluginOptions
     from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-    from devicemanager.core.ledger import Holding
+    from devicemanager.core.ledger import AllocatedDevices
     from devicemanager.core.node import NodeStatus
     from devicemanager.core.pods import Container, Pod, RestartPolicy
     from devicemanager.core.podstatus.conditions import Condition
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
         Waiting,
     )
     from devicemanager.core.podstatus.phase import Phase
-    from devicemanager.core.podstatus.qos import QosClass
-    from devicemanager.core.podstatus.status import ContainerEntry, PodStatus
-    from devicemanager.core.providers.provider import Held, HintProvider, MemoryBlock
+    from devicemanager.core.podstatus.status import ContainerEntry, PodStatus, QosClass
+    from devicemanager.core.providers.provider import CpusAndMemory, HintProvider, MemoryBlock
     from devicemanager.core.quantity import Quantity
     from devicemanager.core.runoptions import (
         Conflict,
@@ -78,6 +77,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdmissionView",
+    "AllocatedDevices",
     "ClockView",
     "Condition",
     "Conflict",
@@ -90,6 +90,7 @@ __all__ = [
     "ContainerSettings",
     "ContainerStatus",
     "ContainerView",
+    "CpusAndMemory",
     "Device",
     "DeviceId",
     "DeviceLists",
@@ -100,10 +101,8 @@ __all__ = [
     "FragmentView",
     "Health",
     "HealthUpdates",
-    "Held",
     "Hint",
     "HintProvider",
-    "Holding",
     "MemoryBlock",
     "Mount",
     "NetworkInterface",
@@ -155,10 +154,10 @@ __getattr__, __dir__ = lazy_names(
         "FragmentView": "interface",
         "Health": ".core.status",
         "HealthUpdates": "manager.plugin_handler",
-        "Held": ".core.providers.provider",
+        "CpusAndMemory": ".core.providers.provider",
         "Hint": ".core.topology.hints",
         "HintProvider": ".core.providers.provider",
-        "Holding": ".core.ledger",
+        "AllocatedDevices": ".core.ledger",
         "MemoryBlock": ".core.providers.provider",
         "Mount": ".core.runoptions",
         "NetworkInterface": ".core.runoptions",
@@ -172,7 +171,7 @@ __getattr__, __dir__ = lazy_names(
         "PodInfo": "pods.pod_info",
         "PodStatus": ".core.podstatus.status",
         "PodUid": ".core.ids",
-        "QosClass": ".core.podstatus.qos",
+        "QosClass": ".core.podstatus.status",
         "Quantity": ".core.quantity",
         "ResourceHealth": ".core.status",
         "ResourceName": ".core.ids",

@@ -25,7 +25,7 @@ from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
     from devicemanager.claims.lazy_claims import LazyClaims
-    from devicemanager.core.ledger import PodHoldings
+    from devicemanager.core.ledger import AllocatedByContainer
     from devicemanager.core.podstatus.conditions import Gates
     from devicemanager.core.podstatus.containers import ContainerStatus
     from devicemanager.core.podstatus.status import PodStatus
@@ -152,7 +152,7 @@ class NodePods:
         from devicemanager.kubelet.pods.pod_info import pod_info
 
         pod = record.pod
-        held: PodHoldings = {}
+        held: AllocatedByContainer = {}
         claims: PodClaims = {}
         with contextlib.suppress(RequestError):  # the kubelet is stopped
             held = self.manager.holdings(pod.uid)

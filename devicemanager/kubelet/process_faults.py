@@ -18,7 +18,7 @@ from devicemanager.kubelet.process import FaultEquipment, KubeletProcess
 from devicemanager.kubelet.settings import Settings
 
 if TYPE_CHECKING:
-    from devicemanager.core.endpoints import Endpoint
+    from devicemanager.core.endpoints import EndpointInfo
     from devicemanager.faults.fault import Fault
     from devicemanager.faults.states import Hold
 
@@ -130,7 +130,7 @@ class FaultActions:
 
     # -- parts of actions ----------------------------------------------------------------
 
-    def _endpoints(self, fault: Fault, context: FaultContext) -> list[Endpoint]:
+    def _endpoints(self, fault: Fault, context: FaultContext) -> list[EndpointInfo]:
         resource = fault.resource or context.resource
         plugin = fault.plugin or context.plugin
         state = self._life.serving().manager.state

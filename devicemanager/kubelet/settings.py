@@ -1,4 +1,8 @@
-"""All settings, with the kubelet's own values as defaults."""
+"""All settings of a kubelet, with the kubelet's own values as defaults.
+
+Every field has a docstring with its unit and the value that switches it off. ``setting_flags`` has
+the fields that are also flags of a command.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from devicemanager.core.topology import (
 from devicemanager.core.versions.behaviour import Behaviour, resolve
 from devicemanager.core.versions.quirks import QUIRKS as _ALL
 from devicemanager.core.versions.quirks import REFERENCE, check_quirks, quirks_of
-from devicemanager.core.versions.values import MergeRule
+from devicemanager.core.versions.table import MergeRule
 from devicemanager.core.versions.version import VERIFIED, KubeletVersion
 
 if TYPE_CHECKING:
@@ -33,18 +37,23 @@ if TYPE_CHECKING:
     from devicemanager.core.quantity import Quantity
 
 QUIRKS: Mapping[str, str] = MappingProxyType({name: each.text for name, each in _ALL.items()})
-"""Defects of the reference that can be brought back: name to what happens then."""
+"""Known bugs of the kubelet that can be enabled: name to effect."""
 
 KUBELET_LIST_LIMIT = 4 * 1024 * 1024
 
 
+def _invalid(field: str, value: object, expected: str) -> ValueError:
+    return ValueError(f"invalid {field} {value!r}: expected {expected}")
+
+
 def _names(field: str, value: Iterable[str]) -> frozenset[str]:
-    """The names as a set. A bare string is rejected: it would be a set of letters."""
+    """Return the names as a set. Reject a string: it would become a set of letters."""
     with contextlib.suppress(TypeError):
+        # TypeError for a value that cannot be iterated or hashed: the error below names the field.
         names = frozenset(value)
         if not isinstance(value, str) and all(isinstance(name, str) for name in names):
             return names
-    raise ValueError(f"{field} is a set of names, such as {{'…'}}: not {value!r}")
+    raise _invalid(field, value, "a set of names, such as {'…'}")
 
 
 def _as_quirks(value: Iterable[str]) -> frozenset[str]:
@@ -53,11 +62,11 @@ def _as_quirks(value: Iterable[str]) -> frozenset[str]:
 
 def _as_resources(value: Iterable[ResourceName]) -> frozenset[ResourceName]:
     names = _names("declared_resources", value)
+    # Sorted, so that of several invalid names always the same one is reported.
     for name in sorted(names):
         if not is_extended_resource_name(name):
-            raise ValueError(
-                f"declared_resources names {name!r}, which no plugin can register: a resource is "
-                "named with its domain, such as vendor.com/gpu"
+            raise _invalid(
+                "declared_resources", name, "resource names with a domain, such as vendor.com/gpu"
             )
     return frozenset(map(ResourceName, names))
 
@@ -69,32 +78,29 @@ def _as_namespaces(value: Iterable[str] | None) -> frozenset[str] | None:
 _Check = Callable[[object, "attrs.Attribute[Any]", Any], None]
 
 
-def _number(least: float = 0, *, none: bool = False, whole: bool = False) -> _Check:
-    """A number of at least ``least``; with ``none`` also None."""
-    kind = "a whole number" if whole else "a number"
-    wanted = f"{kind} of at least {least:g}" + (", or None for no limit" if none else "")
+def _number(
+    least: float = 0, *, none: bool = False, whole: bool = False, above: bool = False
+) -> _Check:
+    """Check for a number from ``least`` on; with ``none``, None means no limit."""
+    bound = f"above {least:g}" if above else f"of at least {least:g}"
+    expected = f"{'a whole' if whole else 'a'} number {bound}{', or None for no limit' * none}"
 
     def check(_: object, field: attrs.Attribute[Any], value: Any) -> None:
         if value is None and none:
             return
-        # bool is an int to Python, and nan is less than nothing and more than nothing.
-        right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if not right or not value >= least:
-            raise ValueError(f"{field.name} is {wanted}: not {value!r}")
+        # bool is a subclass of int. nan compares false with everything, so it fails here, too.
+        is_number = isinstance(value, int if whole else (int, float))
+        is_number &= not isinstance(value, bool)
+        if not is_number or not (value > least if above else value >= least):
+            raise _invalid(field.name, value, expected)
 
     return check
 
 
-def _rate(settings: object, field: attrs.Attribute[Any], value: Any) -> None:
-    _TIMEOUT(settings, field, value)
-    if value == 0:
-        raise ValueError(f"{field.name} is a number above 0, or None for no limit: not {value!r}")
-
-
-def _is(kind: type | tuple[type, ...], wanted: str) -> _Check:
+def _is(kind: type | tuple[type, ...], expected: str) -> _Check:
     def check(_: object, field: attrs.Attribute[Any], value: Any) -> None:
         if not isinstance(value, kind):
-            raise ValueError(f"{field.name} is {wanted}: not {value!r}")
+            raise _invalid(field.name, value, expected)
 
     return check
 
@@ -102,32 +108,30 @@ def _is(kind: type | tuple[type, ...], wanted: str) -> _Check:
 def _node_name(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     # ValidateNodeName of pkg/apis/core/validation.
     if not isinstance(value, str) or not is_dns1123_subdomain(value):
-        wanted = "a node's name, of lower case letters, digits, - and ."
-        raise ValueError(f"{field.name} is {wanted}: not {value!r}")
+        raise _invalid(field.name, value, "a node name of lower case letters, digits, - and .")
 
 
 def _as_durability(value: Any) -> Durability:
     try:
         return Durability(value)
     except ValueError:
-        levels = ", ".join(Durability)
-        raise ValueError(f"durability is one of {levels}: not {value!r}") from None
+        raise _invalid("durability", value, f"one of {', '.join(Durability)}") from None
 
 
 def _texts(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
     if not all(isinstance(text, str) for pair in pairs for text in pair):
-        raise ValueError(f"{field.name} is a mapping of names to texts: not {value!r}")
+        raise _invalid(field.name, value, "a mapping of names to strings")
 
 
 def _as_amounts(value: Any) -> Mapping[ResourceName, Quantity]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"node_allocatable is a mapping of resources to amounts: not {value!r}")
+        raise _invalid("node_allocatable", value, "a mapping of resources to quantities")
     return MappingProxyType({name: _as_quantity(name, amount) for name, amount in value.items()})
 
 
 def _as_quantity(name: object, amount: object) -> Quantity:
-    """Any of what a manifest may give: a text or a number. A bool is neither."""
+    """Convert any form that a manifest accepts: a string or a number, but not a bool."""
     from devicemanager.core.quantity import Quantity
 
     with contextlib.suppress(ValueError):
@@ -135,10 +139,8 @@ def _as_quantity(name: object, amount: object) -> Quantity:
             amount = Quantity.parse(str(amount))
         if isinstance(amount, Quantity) and amount.nanos >= 0:
             return amount
-    raise ValueError(
-        f"node_allocatable[{name!r}] is a quantity of at least 0, such as 2, '500m' or '8Gi': "
-        f"not {amount!r}"
-    )
+    expected = "a quantity of at least 0, such as 2, '500m' or '8Gi'"
+    raise _invalid(f"node_allocatable[{name!r}]", amount, expected)
 
 
 def _as_version(value: Any) -> str:
@@ -148,12 +150,14 @@ def _as_version(value: Any) -> str:
 
 def _as_gates(value: Any) -> Mapping[str, bool]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ValueError(f"feature_gates is a mapping of names to True or False: not {value!r}")
+        raise _invalid("feature_gates", value, "a mapping of names to True or False")
+    # Read-only: Settings are frozen, and a dict inside could still be changed.
     return MappingProxyType(dict(value))
 
 
 def _options_rejected(settings: Settings) -> str:
-    """``topology manager policy options … require …`` (cmd/kubelet/app/server.go, v1.28)."""
+    """Return the kubelet's ``topology manager policy options … require …``
+    (cmd/kubelet/app/server.go, v1.28)."""
     options = " ".join(f"{name}:{text}" for name, text in sorted(settings.topology_options.items()))
     gates = ", ".join(f'"{name}"' for name in settings.behaviour.topology_options_gates)
     return f"topology manager policy options map[{options}] require feature gates {gates} enabled"
@@ -164,55 +168,55 @@ _TIMEOUT = _number(none=True)
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """How a kubelet behaves. Times are in seconds; None switches a limit off.
+    """Behaviour of a kubelet. Times are in seconds; None switches a limit off.
 
-    Raises ValueError, which names the field, for a value that cannot be, and
-    TopologyConfigError for topology settings that the kubelet would reject. As with the
-    kubelet, policy ``none`` takes any options.
+    Raises ValueError, which names the field, for an invalid value, and TopologyConfigError for
+    topology settings that the kubelet would reject. As in the kubelet, policy ``none`` accepts
+    any options.
     """
 
     kubelet_version: str = attrs.field(default=f"1.{VERIFIED}", converter=_as_version)
-    """The kubelet whose behaviour this one has, such as ``1.28`` (its newest patch) or
-    ``1.28.2``; from 1.20 on. Defects are not part of it: they are ``quirks``."""
+    """Kubelet version whose behaviour to follow, from 1.20 on: ``1.28`` (its newest patch) or
+    ``1.28.2``. Known bugs are not part of it; see ``quirks``."""
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)
-    """The kubelet's feature gates that are not at that version's default."""
+    """Feature gates of the kubelet that differ from the version's defaults."""
     behaviour: Behaviour = attrs.field(init=False, eq=False, repr=False)
-    """What that version does with these gates, wherever versions differ."""
+    """What the version does with these gates, wherever versions differ."""
 
     @behaviour.default
     def _behaviour(self) -> Behaviour:
         return resolve(KubeletVersion.parse(self.kubelet_version), self.feature_gates)
 
     dial_timeout: float = attrs.field(default=10.0, validator=_number())
-    """How long Register waits for the plugin's own socket."""
+    """How long a registration waits for the plugin's own socket."""
     options_timeout: float | None = attrs.field(default=10.0, validator=_TIMEOUT)
-    """Deadline of GetDevicePluginOptions during Register. The kubelet sets none of its
-    own, but a plugin waits for the reply to Register; None waits for ever."""
+    """Timeout of GetDevicePluginOptions during Register. The kubelet sets none, but a plugin waits
+    for the response to Register; None waits indefinitely."""
     allocate_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
-    """Deadline of Allocate. The kubelet sets none: a plugin that hangs blocks the pod."""
+    """Timeout of Allocate. The kubelet sets none: a plugin that hangs blocks the pod."""
     preferred_allocation_timeout: float | None = attrs.field(default=None, validator=_TIMEOUT)
-    """Deadline of GetPreferredAllocation. The kubelet sets none."""
+    """Timeout of GetPreferredAllocation. The kubelet sets none."""
     pre_start_timeout: float | None = attrs.field(default=30.0, validator=_TIMEOUT)
-    """Deadline of PreStartContainer, the only one the kubelet sets besides dialing."""
+    """Timeout of PreStartContainer, the only one that the kubelet sets other than for dialing."""
     grace_period: float = attrs.field(default=300.0, validator=_number())
-    """How long a resource is kept after its last plugin has stopped."""
+    """How long a resource remains after its last plugin disconnects."""
     max_list_bytes: int = attrs.field(default=KUBELET_LIST_LIMIT, validator=_number(-1, whole=True))
-    """The largest ListAndWatch message that is read (Q11). The kubelet's limit is gRPC's
-    default of 4 MiB; -1 switches it off."""
+    """The largest ListAndWatch message that is read (Q11). The kubelet's limit is gRPC's default of
+    4 MiB; -1 switches it off."""
     max_allocate_bytes: int | None = attrs.field(
         default=1 << 20, validator=_number(1, none=True, whole=True)
     )
-    """The largest answer to Allocate that is kept for a container; a pod whose plugin sends
-    more is rejected. The checkpoint holds all answers and is written with every admission. The
-    kubelet takes what gRPC does, 4 MiB; None does, too."""
+    """The largest response to Allocate that is stored for a container; a pod whose plugin sends
+    more is rejected. The checkpoint has all responses and is written with every admission. None
+    switches the limit off, as in the kubelet, where gRPC's 4 MiB remain."""
     max_registrations_per_process: int | None = attrs.field(
         default=100, validator=_number(1, none=True, whole=True)
     )
-    """How many registrations one process may hold at a time. Each costs a connection and a
-    thread here; the kubelet sets no limit. Plugins in the kubelet's own process, as in
-    tests, are not counted."""
-    pod_resources_qps: float | None = attrs.field(validator=_rate)
-    """PodResources requests a second: 100 where the version has a limit. None switches it
+    """How many registrations one process may have at a time. Each needs a connection and a thread
+    here; None switches the limit off, as in the kubelet. Plugins in the kubelet's own process, as
+    in tests, are not counted."""
+    pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
+    """PodResources requests per second: 100 where the version has a limit. None switches it
     off."""
 
     @pod_resources_qps.default
@@ -222,76 +226,79 @@ class Settings:
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
     """How many PodResources requests may come at once."""
     pod_resources_list_inactive: bool = attrs.field(validator=_is(bool, "True or False"))
-    """Whether v1 List tells of pods that were rejected or have finished, until they are
-    deleted: as the version does (k/k#132028). v1alpha1 always does."""
+    """True if v1 List includes rejected and finished pods until they are deleted, by default as in
+    the version (k/k#132028). v1alpha1 always does."""
 
     @pod_resources_list_inactive.default
     def _pod_resources_list_inactive(self) -> bool:
         return self.behaviour.list_inactive
 
     calls_kept: int = attrs.field(default=5000, validator=_number(0, whole=True))
-    """How many calls between the kubelet and plugins ``MockKubelet.calls`` keeps at most of
-    those for pods, and as many of all others. 0 records none."""
+    """How many calls ``MockKubelet.calls`` stores of those made for pods, and again of all others.
+    0 records none."""
     calls_bytes: int = attrs.field(default=16 << 20, validator=_number(0, whole=True))
-    """How many bytes of requests, responses and error texts these have together at most, each
-    kind."""
+    """How many bytes of requests, responses and error texts these calls have, for each of the two
+    kinds."""
     health_queue_size: int = attrs.field(default=100, validator=_number(1, whole=True))
     """How many reports of changed device health wait for a reader; more are dropped."""
     durability: Durability = attrs.field(default=Durability.KUBELET, converter=_as_durability)
-    """What an admission that was answered survives: ``process`` the kubelet's end by
-    SIGKILL; ``kubelet`` that, with a file that is whole after a power failure, as the
-    kubelet's own; ``power`` a power failure, too."""
+    """What an admission survives once it has returned: ``process`` a SIGKILL of the kubelet;
+    ``kubelet`` that, and a power failure leaves an intact file, as with the kubelet; ``power`` also
+    a power failure."""
     declared_resources: frozenset[ResourceName] = attrs.field(
         default=frozenset(), converter=_as_resources
     )
-    """Resources that this node is meant to have: a pod that asks for one before any
-    plugin registered it is rejected (Q14)."""
+    """Resources that this node should have: a pod that requests one before any plugin has
+    registered it is rejected (Q14)."""
     strict: bool = attrs.field(default=False, validator=_is(bool, "True or False"))
-    """Reject a pod that asks for a resource nobody ever registered, instead of running
-    it without the device and a warning event, as the kubelet does."""
+    """Reject pods that request a resource no plugin has registered, instead of running them without
+    it and with a warning event, as the kubelet does."""
     wait_for_plugin: float = attrs.field(default=0.0, validator=_number())
-    """After a reboot, how long an admission waits for the pod's plugins to come back
-    (Q6). 0 rejects at once, as the kubelet does."""
-    topology_policy: str = attrs.field(default="none", validator=_is(str, "a policy's name"))
+    """How long an admission waits for the pod's plugins to re-register after a reboot (Q6). 0
+    rejects at once, as the kubelet does."""
+    topology_policy: str = attrs.field(default="none", validator=_is(str, "the name of a policy"))
     """``none``, ``best-effort``, ``restricted`` or ``single-numa-node``."""
-    topology_scope: str = attrs.field(default="container", validator=_is(str, "a scope's name"))
+    topology_scope: str = attrs.field(
+        default="container", validator=_is(str, "the name of a scope")
+    )
     """``container`` or ``pod``."""
     topology_options: Mapping[str, str] = attrs.field(factory=dict, validator=_texts)
     """``prefer-closest-numa-nodes`` and ``max-allowable-numa-nodes``."""
     node_allocatable: Mapping[ResourceName, Quantity] = attrs.field(
         factory=dict, converter=_as_amounts
     )
-    """What the node has besides devices: ``cpu``, ``memory``, ``pods`` and so on, as
-    Kubernetes quantities such as ``2``, ``"500m"`` or ``"8Gi"``. What is not named is not
-    checked."""
+    """Allocatable resources of the node other than devices: ``cpu``, ``memory``, ``pods`` and so
+    on, as Kubernetes quantities such as ``2``, ``"500m"`` or ``"8Gi"``. Resources that are not
+    named are not checked."""
     providers: tuple[HintProvider, ...] = ()
-    """CPUs and memory that take part in topology alignment and are handed out
-    exclusively: ``CpuProvider``, ``MemoryProvider`` or others like them."""
+    """CPUs and memory that take part in topology alignment and are allocated exclusively:
+    ``CpuProvider``, ``MemoryProvider`` or other hint providers."""
     numa: NumaTopology | None = attrs.field(
         default=None,
         validator=_is(
             (NumaTopology, type(None)), "a NumaTopology, such as NumaTopology.of([0, 1])"
         ),
     )
-    """The node's NUMA nodes and distances. None takes those of ``providers`` or, without
-    any, as many nodes as the devices need."""
+    """The node's NUMA nodes and distances. None takes those of ``providers`` or, without any, as
+    many nodes as the devices need."""
     node_name: str = attrs.field(default="mock", validator=_node_name)
-    """The node whose pools of structured claims are used, beside those of no node."""
+    """Name of the node. Structured claims can use pools with this node name, and pools without
+    one."""
     claims_admin_namespaces: frozenset[str] | None = attrs.field(
         default=None, converter=_as_namespaces
     )
-    """Namespaces whose claims may use classes with admin access. None is all."""
+    """Namespaces whose claims may use classes with admin access; None allows all."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
-    """Where PCI devices that a plugin names by vendor and product id are looked up."""
+    """Where to find PCI devices that a plugin names by vendor and product id."""
     shuffle_seed: int | None = None
-    """Choose free devices in a random order from this seed, since plugins must bear any
-    order (Q22). None chooses the lowest ids."""
+    """Choose free devices in a random order from this seed, because plugins must tolerate any order
+    (Q22). None chooses the lowest ids."""
     quirks: frozenset[str] = attrs.field(default=frozenset(), converter=_as_quirks)
-    """Defects of the reference to bring back for a test; see ``QUIRKS``. ``"reference"``
-    stands for all that the version has. One that it never had is a ValueError."""
+    """Known bugs of the kubelet to enable for a test; see ``QUIRKS``. ``"reference"`` stands for
+    all that the version has. A bug that it never had is a ValueError."""
 
     topology_manager: TopologyPolicy = attrs.field(init=False, eq=False, repr=False)
-    """The topology settings, checked."""
+    """The checked topology settings."""
 
     def __attrs_post_init__(self) -> None:
         version = self.behaviour.version
@@ -299,7 +306,7 @@ class Settings:
             others = self.quirks - {REFERENCE}
             object.__setattr__(self, "quirks", quirks_of(version) | others)
         check_quirks(self.quirks, version)
-        # Not a default: those come before the fields are checked.
+        # Not a default: defaults are computed before the fields are validated.
         object.__setattr__(self, "topology_manager", self._topology_manager())
 
     def _topology_manager(self) -> TopologyPolicy:
@@ -309,10 +316,7 @@ class Settings:
             raise TopologyConfigError(_options_rejected(self))
         levels = (
             ("alpha", "TopologyManagerPolicyAlphaOptions"),
-            (
-                "beta",
-                "TopologyManagerPolicyBetaOptions",
-            ),
+            ("beta", "TopologyManagerPolicyBetaOptions"),
         )
         rules = OptionRules(
             self.behaviour.topology_options,
@@ -330,12 +334,12 @@ class Settings:
 
     @property
     def topology(self) -> NumaTopology:
-        """The NUMA nodes that are known from the start."""
+        """The NUMA nodes known at startup."""
         return self.numa or self._topology_of_providers() or NumaTopology.up_to(0)
 
     @property
     def topology_grows(self) -> bool:
-        """Whether the node gets the NUMA nodes that devices turn out to be on."""
+        """True if NUMA nodes are added when devices are found on them."""
         return self.numa is None and self._topology_of_providers() is None
 
     def _topology_of_providers(self) -> NumaTopology | None:
@@ -344,8 +348,10 @@ class Settings:
 
     @property
     def node_amounts(self) -> Mapping[ResourceName, int]:
-        """``node_allocatable`` in the units of the node check: ``cpu`` in thousandths,
-        everything else in whole units, rounded up."""
+        """``node_allocatable`` in the units of the node check.
+
+        ``cpu`` is in thousandths, everything else in whole units, rounded up.
+        """
         if not self.node_allocatable:
             return {}
         from devicemanager.core.quantity import milli_units, whole_units

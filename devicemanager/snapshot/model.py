@@ -9,8 +9,7 @@ from typing import Any
 import attrs
 
 from devicemanager.kubelet.host.numa import NumaMachine
-from podresources.allocatable import Allocatable
-from podresources.values import Pod
+from podresources.values import Allocatable, Pod
 
 __all__ = [
     "KubeletConfig",

@@ -13,9 +13,14 @@ from devicemanager.snapshot import layout
 from devicemanager.snapshot.errors import SnapshotError
 from devicemanager.snapshot.model import KubeletConfig, Part, PodDirectories, Snapshot, SocketSeen
 from devicemanager.snapshot.packing import unpack
-from podresources.allocatable import Allocatable
-from podresources.shares import ContainerMemory, DynamicResource
-from podresources.values import Container, ContainerDevices, Pod
+from podresources.values import (
+    Allocatable,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
 
 __all__ = ["read_snapshot"]
 

@@ -13,7 +13,7 @@ from devicemanager.kubelet.host.numa import as_content
 from devicemanager.snapshot import layout
 from devicemanager.snapshot.model import Snapshot
 from devicemanager.snapshot.packing import pack
-from podresources.data import allocatable_data, pod_data
+from podresources.rendering import allocatable_data, pod_data
 
 __all__ = ["TIME", "archive"]
 

@@ -56,7 +56,7 @@ def rendered(pods: int) -> Document:
     return document
 
 
-def test_a_new_pod_costs_its_own_bytes(hashed):
+def test_new_pod_hashes_only_its_bytes(hashed):
     document = rendered(1000)
     for number in range(1000, 1000 + 2 * BLOCK):
         new = render_entry(entry(number))
@@ -67,7 +67,7 @@ def test_a_new_pod_costs_its_own_bytes(hashed):
         assert text == written(range(number + 1), 1000)
 
 
-def test_nothing_new_costs_nothing(hashed):
+def test_unchanged_document_hashes_nothing(hashed):
     document = rendered(1000)
     before = document.render()
     hashed.clear()
@@ -75,7 +75,7 @@ def test_nothing_new_costs_nothing(hashed):
     assert hashed == []
 
 
-def test_a_change_costs_no_more_than_what_follows_and_one_block(hashed):
+def test_change_hashes_at_most_one_block_and_what_follows(hashed):
     document = rendered(1000)
     before = document.render()
     size = len(render_entry(entry(900)).hashed)
@@ -91,7 +91,7 @@ def test_a_change_costs_no_more_than_what_follows_and_one_block(hashed):
     assert document.render() != before
 
 
-def test_what_follows_a_change_is_hashed_no_more_in_time(hashed):
+def test_later_blocks_are_cached_after_repeated_changes(hashed):
     document = rendered(1000)
     size = len(render_entry(entry(900)).hashed)
     costs = []
@@ -106,7 +106,7 @@ def test_what_follows_a_change_is_hashed_no_more_in_time(hashed):
     assert document.render() == written(range(600, 1000), 1000)
 
 
-def test_removals_leave_no_crumbs():
+def test_removals_leave_no_small_blocks():
     document = grown(64 * BLOCK)
     document.render()
     for number in reversed(range(64 * BLOCK)):
@@ -119,7 +119,7 @@ def test_removals_leave_no_crumbs():
     assert blocks <= 64 * 4 // BLOCK
 
 
-def test_nothing_is_remembered_of_pods_that_are_gone():
+def test_removed_pods_are_freed():
     document = grown(2 * BLOCK)
     new = render_entry(entry(2 * BLOCK))
     remembered = weakref.ref(new)
@@ -134,12 +134,12 @@ def test_nothing_is_remembered_of_pods_that_are_gone():
     assert remembered() is None
 
 
-def test_pieces_are_the_text():
+def test_pieces_join_to_the_text():
     document = grown(3 * BLOCK)
     assert b"".join(document.snapshot().parts()) == document.render()
 
 
-def test_an_effect_of_the_registered_devices_is_kept_while_they_stay(monkeypatch):
+def test_registered_devices_are_hashed_once(monkeypatch):
     made = []
     effect = document_module.Effect
 
@@ -157,7 +157,7 @@ def test_an_effect_of_the_registered_devices_is_kept_while_they_stay(monkeypatch
     assert made == []
 
 
-def test_only_the_resource_that_changed_is_rendered_again(monkeypatch):
+def test_only_changed_resources_are_rendered(monkeypatch):
     rendered = []
     render = document_module.render_resource
 
@@ -175,7 +175,7 @@ def test_only_the_resource_that_changed_is_rendered_again(monkeypatch):
     assert sorted(rendered) == ["b", "c"]
 
 
-def test_the_mapping_that_was_set_may_change_afterwards():
+def test_caller_can_modify_its_mapping_later():
     registered = {"a": ("1",)}
     document = Document()
     document.set_registered(registered)
@@ -186,7 +186,7 @@ def test_the_mapping_that_was_set_may_change_afterwards():
     assert document.render() == dumps(Checkpoint(None, registered))
 
 
-def test_a_pod_keeps_its_place_and_its_order():
+def test_pod_keeps_its_position():
     document = Document()
     for number in (1, 2):
         document.put(f"u{number}", [render_entry(entry(number, "init"))])

@@ -16,7 +16,7 @@ def reference(state: int, text: bytes) -> int:
     return state
 
 
-def test_known_values():
+def test_known_hashes():
     # From the FNV authors' test suite.
     assert fnv1a_32(b"") == OFFSET_BASIS == 0x811C9DC5
     assert fnv1a_32(b"a") == 0xE40C292C
@@ -24,22 +24,22 @@ def test_known_values():
 
 
 @given(texts)
-def test_the_library_follows_the_definition(text):
+def test_hash_agrees_with_the_definition(text):
     assert fnv1a_32(text) == reference(OFFSET_BASIS, text)
 
 
 @given(states, texts)
-def test_extend(state, text):
+def test_extend_continues_from_a_state(state, text):
     assert extend(state, text) == reference(state, text)
 
 
 @given(states, texts, texts)
-def test_extending_twice_is_extending_by_both(state, one, two):
+def test_extending_twice_equals_extending_once(state, one, two):
     assert extend(extend(state, one), two) == extend(state, one + two)
 
 
 @given(texts, st.lists(states, min_size=1, max_size=20))
-def test_an_effect_may_be_used_on_any_state(text, starts):
+def test_effect_applies_to_any_state(text, starts):
     effect = Effect(text)
     for state in [*starts, *starts]:
         assert effect.on(state) == reference(state, text)
@@ -51,12 +51,12 @@ def test_a_step_is_one_byte(state, byte):
 
 
 @given(st.lists(texts | st.text(max_size=9).map(str.encode), max_size=4), states)
-def test_parts_are_one_text(parts, state):
+def test_effect_of_parts_is_that_of_the_whole(parts, state):
     assert Effect(*parts).on(state) == reference(state, b"".join(parts))
 
 
 @pytest.mark.parametrize(("text", "times"), [(b"plain \x7f", 128), ("n\u00f6".encode(), 256)])
-def test_ascii_never_hears_of_the_top_bit(monkeypatch, text, times):
+def test_top_bit_does_not_affect_ascii(monkeypatch, text, times):
     hashed = []
 
     def counting(state: int, text: bytes) -> int:
@@ -77,13 +77,13 @@ def test_every_low_byte_has_a_seed():
         assert Effect(b"text").on(0x12345600 | low) == reference(0x12345600 | low, b"text")
 
 
-def test_zero_bytes_are_bytes():
+def test_zero_bytes_are_hashed():
     for text in (b"\0", b"\0\0", b"a\0b", b"\0a", b"a\0", bytes(range(256))):
         assert fnv1a_32(text) == reference(OFFSET_BASIS, text)
         assert Effect(text).on(7) == reference(7, text)
 
 
-def test_an_effect_hashes_once_for_each_low_byte(monkeypatch):
+def test_effect_hashes_once_per_low_byte(monkeypatch):
     hashed = []
 
     def counting(state: int, text: bytes) -> int:

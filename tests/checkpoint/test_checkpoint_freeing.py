@@ -52,7 +52,7 @@ def deleted(store: FileStore) -> str:
     return f"{store.path} (deleted)"
 
 
-def test_a_writer_does_not_wait_until_the_old_file_is_freed(tmp_path: Path) -> None:
+def test_write_does_not_wait_for_the_old_file(tmp_path: Path) -> None:
     disk, before = Disk(), open_files()
     freeing = Freeing(disk)
     store = FileStore(tmp_path, files=disk, freeing=freeing)
@@ -68,7 +68,7 @@ def test_a_writer_does_not_wait_until_the_old_file_is_freed(tmp_path: Path) -> N
     assert store.read() == b"second"
 
 
-def test_the_next_write_begins_when_the_old_file_is_freed(tmp_path: Path) -> None:
+def test_next_write_waits_for_the_old_file(tmp_path: Path) -> None:
     """A disk with room for two files would be full otherwise."""
     disk = Disk()
     freeing = Freeing(disk)
@@ -86,7 +86,7 @@ def test_the_next_write_begins_when_the_old_file_is_freed(tmp_path: Path) -> Non
     assert store.read() == b"third"
 
 
-def test_a_file_that_is_not_replaced_is_let_go(tmp_path: Path) -> None:
+def test_descriptor_is_closed_after_a_failed_rename(tmp_path: Path) -> None:
     FileStore(tmp_path).write(b"first")
     before = open_files()
     freeing = Freeing()
@@ -98,7 +98,7 @@ def test_a_file_that_is_not_replaced_is_let_go(tmp_path: Path) -> None:
     assert store.read() == b"first"
 
 
-def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+def test_only_regular_files_are_held(tmp_path: Path) -> None:
     fifo, link = tmp_path / "fifo", tmp_path / "link"
     os.mkfifo(fifo)
     link.symlink_to(fifo)
@@ -112,7 +112,7 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     freeing.close()
 
 
-def test_closed_without_a_file_and_used_again(tmp_path: Path) -> None:
+def test_close_without_files_and_use_again(tmp_path: Path) -> None:
     freeing, before = Freeing(), open_files()
     freeing.close()
     store = FileStore(tmp_path, freeing=freeing)
@@ -125,7 +125,7 @@ def test_closed_without_a_file_and_used_again(tmp_path: Path) -> None:
         assert freeing_threads() == 0
 
 
-def test_where_no_thread_can_start_the_writer_frees_the_file(
+def test_writer_frees_the_file_without_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def reject(self: threading.Thread) -> None:
@@ -196,7 +196,7 @@ def interrupted(at: int, path: Path, ends: bool) -> bool:
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_nobody_waits_for_what_was_interrupted_at_any_line(tmp_path: Path, ends: bool) -> None:
+def test_interrupt_at_any_line_blocks_no_later_caller(tmp_path: Path, ends: bool) -> None:
     threads = freeing_threads()
     at = 0
     while interrupted(at, tmp_path, ends):
@@ -228,7 +228,7 @@ freeing.close()
 """
 
 
-def test_a_forked_process_waits_for_no_thread_of_its_parent(tmp_path: Path) -> None:
+def test_forked_process_does_not_wait_for_its_parents_thread(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path)]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:

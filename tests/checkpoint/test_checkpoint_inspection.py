@@ -28,7 +28,7 @@ WHOLE = Checkpoint(ENTRIES, {GPU: ("g0", "g1", "g2"), "vendor.com/nic": None})
 DATA = dumps(WHOLE)
 
 
-def test_of_a_good_file_all_is_read():
+def test_valid_file_is_read_completely():
     found = inspect(DATA)
     assert found.checkpoint == WHOLE
     assert found.problems == ()
@@ -36,7 +36,7 @@ def test_of_a_good_file_all_is_read():
     assert found.found == found.expected == checksum(WHOLE)
 
 
-def test_a_wrong_checksum_hides_nothing():
+def test_wrong_checksum_hides_nothing():
     altered = DATA.replace(b'"g1"', b'"g7"')
     found = inspect(altered)
     assert found.checkpoint == loads(altered, verify=False)
@@ -44,11 +44,11 @@ def test_a_wrong_checksum_hides_nothing():
     assert found.found == checksum(WHOLE)
     (problem,) = found.problems
     assert problem == (
-        f"the file says checksum {found.found}, but its data has {found.expected}: it was altered"
+        f"checksum is {found.found}, but the data has {found.expected}: the file was altered"
     )
 
 
-def test_of_a_truncated_file_all_before_the_end_is_read():
+def test_truncated_file_is_read_up_to_its_end():
     for end in range(len(DATA)):
         found = inspect(DATA[:end])
         assert found.found is None
@@ -65,11 +65,11 @@ def test_of_a_truncated_file_all_before_the_end_is_read():
     [
         (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
         (b'{"0":["g0"]}', b'["g0"]', "Data.PodDeviceEntries[0].DeviceIDs is a list without NUMA"),
-        (b'"PodUID":"u0"', b'"PodUID":1', "Data.PodDeviceEntries[0].PodUID: a string belongs"),
-        (b'"PodUID":"u0"', b'"PodUID":"u","PodUID":"u"', 'the key "PodUID" stands twice'),
+        (b'"PodUID":"u0"', b'"PodUID":1', "Data.PodDeviceEntries[0].PodUID: expected a string"),
+        (b'"PodUID":"u0"', b'"PodUID":"u","PodUID":"u"', 'duplicate key "PodUID"'),
     ],
 )
-def test_one_bad_entry_costs_no_other(old, new, problem):
+def test_invalid_entry_does_not_affect_others(old, new, problem):
     found = inspect(DATA.replace(old, new, 1))
     assert found.checkpoint == Checkpoint(ENTRIES[1:], WHOLE.registered_devices)
     assert not found.is_complete
@@ -77,15 +77,13 @@ def test_one_bad_entry_costs_no_other(old, new, problem):
     assert problem in said
 
 
-def test_one_bad_resource_costs_no_other():
+def test_invalid_resource_does_not_affect_others():
     found = inspect(DATA.replace(b'["g0","g1","g2"]', b'"g0"', 1))
     assert found.checkpoint == Checkpoint(ENTRIES, {"vendor.com/nic": None})
-    assert found.problems == (
-        f'Data.RegisteredDevices["{GPU}"]: a list belongs there, not a string',
-    )
+    assert found.problems == (f'Data.RegisteredDevices["{GPU}"]: expected a list, found a string',)
 
 
-def test_bytes_that_are_no_text_are_told_and_the_rest_is_read():
+def test_invalid_utf8_is_reported_and_the_rest_is_read():
     found = inspect(DATA.replace(b'"u1"', b'"u\xff"', 1))
     assert [each.pod_uid for each in found.checkpoint.entries or ()] == ["u0", "u\ufffd", "u2"]
     (problem,) = found.problems
@@ -93,7 +91,7 @@ def test_bytes_that_are_no_text_are_told_and_the_rest_is_read():
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b"{", b"[]", b"\0" * 9, b'{"Data":5}', b"[" * 10**5])
-def test_where_nothing_can_be_read_one_line_says_why(data):
+def test_unreadable_file_has_one_problem(data):
     found = inspect(data)
     assert found.checkpoint == Checkpoint((), {})
     assert len(found.problems) == 1
@@ -101,7 +99,7 @@ def test_where_nothing_can_be_read_one_line_says_why(data):
 
 
 @given(st.binary(max_size=30), st.integers(0, len(DATA)), st.integers(0, len(DATA)))
-def test_any_damage_is_told_without_an_error(noise, start, end):
+def test_inspect_reports_what_loads_raises(noise, start, end):
     data = DATA[:start] + noise + DATA[end:]
     found = inspect(data)
     try:
@@ -117,9 +115,9 @@ def test_repeated_keys_take_linear_time():
     # Comparing each key with all others would take longer than any test may.
     many = b",".join(b'"r%d":[]' % number for number in range(100_000))
     data = b'{"Data":{"RegisteredDevices":{%b,"r99999":[]}}}' % many
-    with pytest.raises(CheckpointCorrupt, match='the key "r99999" stands twice'):
+    with pytest.raises(CheckpointCorrupt, match='duplicate key "r99999"'):
         loads(data)
-    assert 'the key "r99999" stands twice' in inspect(data).problems[0]
+    assert 'duplicate key "r99999"' in inspect(data).problems[0]
 
 
 # --- what no kubelet would write
@@ -130,7 +128,7 @@ def findings(*entries: PodDevicesEntry, registered: tuple[str, ...] = (GPU,)):
     return [(each.kind, each.message, each.resource, each.pods) for each in inconsistencies(saved)]
 
 
-def test_a_consistent_file_has_no_findings():
+def test_consistent_file_has_no_findings():
     assert findings(*ENTRIES) == []
     assert inconsistencies(Checkpoint(None, None)) == ()
     # A device of an init container goes on to the next container; one without a list is none.
@@ -139,29 +137,29 @@ def test_a_consistent_file_has_no_findings():
     assert findings(PodDevicesEntry("u", "c", GPU, {0: ("g",), 1: ("g",), 2: None}, None)) == []
 
 
-def test_a_device_that_two_pods_hold():
+def test_device_allocated_to_two_pods():
     both = [entry("a", "g0", "g1"), entry("b", "g1"), entry("c", "g1", resource="vendor.com/nic")]
     assert findings(*both, registered=(GPU, "vendor.com/nic")) == [
         (
             FindingKind.HELD_TWICE,
-            f"device g1 of {GPU} is held by 2 pods: a, b",
+            f"device g1 of {GPU} is allocated to 2 pods: a, b",
             GPU,
             ("a", "b"),
         )
     ]
 
 
-def test_an_entry_that_stands_twice():
+def test_repeated_entry():
     assert findings(entry("a", "g0"), entry("a", "g1")) == [
         (FindingKind.REPEATED_ENTRY, f"pod a, container main has 2 entries for {GPU}", GPU, ("a",))
     ]
 
 
-def test_an_entry_of_an_unregistered_resource():
+def test_entry_of_an_unregistered_resource():
     assert findings(entry("a", "g0"), entry("b", "g1"), registered=("other",)) == [
         (
             FindingKind.UNREGISTERED_RESOURCE,
-            f"{GPU} is not registered, but held by: a, b",
+            f"{GPU} is not registered, but allocated to: a, b",
             GPU,
             ("a", "b"),
         )

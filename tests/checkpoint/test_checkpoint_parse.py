@@ -49,13 +49,13 @@ def read(data: bytes) -> Checkpoint:
         (b'"AQ=="', b'"AR=="'),
     ],
 )
-def test_other_spellings_of_the_same(old, new):
+def test_equivalent_json_is_read_alike(old, new):
     altered = TEXT.replace(old, new, 1)
     assert altered != TEXT
     assert loads(altered) == ONE
 
 
-def test_the_order_of_fields_does_not_matter():
+def test_order_of_fields_does_not_matter():
     data, checksum = TEXT[1:-1].rsplit(b",", 1)
     assert loads(b"{" + checksum + b"," + data + b"}") == ONE
 
@@ -94,82 +94,85 @@ def test_lone_surrogates_become_replacement_characters():
         (TEXT + b"\x00", f"not JSON at character {len(TEXT)}: Extra data"),
         (TEXT + TEXT, f"not JSON at character {len(TEXT)}: Extra data"),
         (TEXT[:50], "not JSON at character"),
-        (b'{"Da\n', "not JSON at character 4: Invalid control character: the file is cut off"),
-        (b'{"Da', "not JSON at character 1: Unterminated string: the file is cut off"),
+        (b'{"Da\n', "not JSON at character 4: Invalid control character: the file is truncated"),
+        (b'{"Da', "not JSON at character 1: Unterminated string: the file is truncated"),
         (TEXT.replace(b'"u"', b'"\xff"'), "not UTF-8 at byte 40 of 207"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"Later":' * 100_000, "nested too deeply"),
-        (b"[]", "the file: an object belongs there, not a list"),
-        (b'"x"', "the file: an object belongs there, not a string"),
-        (b'{"Data":5}', "Data: an object belongs there, not a number"),
-        (b'{"Data":NaN}', "NaN is no value"),
-        (b'{"Data":-Infinity}', "-Infinity is no value"),
-        (b'{"Data":{},"Data":{}}', 'the key "Data" stands twice'),
-        (b'{"Data":{},"data":{}}', "the file: the field Data stands twice"),
-        (b'{"Data":{"PodDeviceEntries":{}}}', "Data.PodDeviceEntries: a list belongs there"),
-        (b'{"Data":{"PodDeviceEntries":[1]}}', "Data.PodDeviceEntries[0]: an object belongs"),
-        (b'{"Data":{"RegisteredDevices":[]}}', "Data.RegisteredDevices: an object belongs"),
+        (b"[]", "the file: expected an object, found a list"),
+        (b'"x"', "the file: expected an object, found a string"),
+        (b'{"Data":5}', "Data: expected an object, found a number"),
+        (b'{"Data":NaN}', "invalid value NaN"),
+        (b'{"Data":-Infinity}', "invalid value -Infinity"),
+        (b'{"Data":{},"Data":{}}', 'duplicate key "Data"'),
+        (b'{"Data":{},"data":{}}', "the file: duplicate field Data"),
+        (b'{"Data":{"PodDeviceEntries":{}}}', "Data.PodDeviceEntries: expected a list"),
+        (b'{"Data":{"PodDeviceEntries":[1]}}', "Data.PodDeviceEntries[0]: expected an object"),
+        (b'{"Data":{"RegisteredDevices":[]}}', "Data.RegisteredDevices: expected an object"),
         (
             b'{"Data":{"RegisteredDevices":{"r":"a"}}}',
-            'Data.RegisteredDevices["r"]: a list belongs there',
+            'Data.RegisteredDevices["r"]: expected a list',
         ),
         (
             b'{"Data":{"RegisteredDevices":{"r":[1]}}}',
-            'Data.RegisteredDevices["r"]: a string belongs there',
+            'Data.RegisteredDevices["r"]: expected a string',
         ),
-        (entry(PodUID="7"), "Data.PodDeviceEntries[0].PodUID: a string belongs there"),
-        (entry(ContainerName="true"), "ContainerName: a string belongs there, not a boolean"),
-        (entry(ResourceName="[]"), "ResourceName: a string belongs there, not a list"),
-        (entry(DeviceIDs='["a"]'), "the format of kubelets before v1.20: v1.22 to v1.30 read it"),
-        (entry(DeviceIDs='{"x":[]}'), '"x" is no NUMA node'),
-        (entry(DeviceIDs='{"":[]}'), '"" is no NUMA node'),
-        (entry(DeviceIDs='{"1_0":[]}'), '"1_0" is no NUMA node'),
-        (entry(DeviceIDs='{"\u0661":[]}'), "is no NUMA node"),
-        (entry(DeviceIDs='{"9223372036854775808":[]}'), "is no NUMA node"),
-        (entry(DeviceIDs='{"%s":[]}' % ("9" * 5000)), "is no NUMA node"),
-        (entry(DeviceIDs='{"1":[],"01":[]}'), "a NUMA node stands twice"),
-        (entry(AllocResp="{}"), "AllocResp: a string belongs there, not an object"),
+        (entry(PodUID="7"), "Data.PodDeviceEntries[0].PodUID: expected a string"),
+        (entry(ContainerName="true"), "ContainerName: expected a string, found a boolean"),
+        (entry(ResourceName="[]"), "ResourceName: expected a string, found a list"),
+        (
+            entry(DeviceIDs='["a"]'),
+            "kubelets before v1.20: of later ones, only v1.22",
+        ),
+        (entry(DeviceIDs='{"x":[]}'), 'invalid NUMA node "x"'),
+        (entry(DeviceIDs='{"":[]}'), 'invalid NUMA node ""'),
+        (entry(DeviceIDs='{"1_0":[]}'), 'invalid NUMA node "1_0"'),
+        (entry(DeviceIDs='{"\u0661":[]}'), "invalid NUMA node"),
+        (entry(DeviceIDs='{"9223372036854775808":[]}'), "invalid NUMA node"),
+        (entry(DeviceIDs='{"%s":[]}' % ("9" * 5000)), "invalid NUMA node"),
+        (entry(DeviceIDs='{"1":[],"01":[]}'), "duplicate NUMA node"),
+        (entry(AllocResp="{}"), "AllocResp: expected a string, found an object"),
         (entry(AllocResp='"A"'), "AllocResp is not base64"),
         (entry(AllocResp='"AA=A"'), "AllocResp is not base64"),
         (entry(AllocResp='"AAAA===="'), "AllocResp is not base64"),
         (entry(AllocResp='"AA-_"'), "AllocResp is not base64"),
         (entry(AllocResp='"\u00e9AAA"'), "AllocResp is not base64"),
-        (b'{"Checksum":"1"}', "Checksum: a number belongs there, not a string"),
-        (b'{"Checksum":1.0}', "Checksum 1.0 is not a whole number of 64 bits"),
-        (b'{"Checksum":1e3}', "Checksum 1e3 is not a whole number"),
-        (b'{"Checksum":-1}', "Checksum -1 is not a whole number"),
-        (b'{"Checksum":18446744073709551616}', "Checksum 18446744073709551616 is not"),
-        (b'{"Checksum":' + b"9" * 5000 + b"}", "is not a whole number of 64 bits"),
+        (b'{"Checksum":"1"}', "Checksum: expected a number, found a string"),
+        (b'{"Checksum":1.0}', "invalid Checksum 1.0: expected a whole number of 64 bits"),
+        (b'{"Checksum":1e3}', "invalid Checksum 1e3: expected"),
+        (b'{"Checksum":-1}', "invalid Checksum -1: expected"),
+        (b'{"Checksum":18446744073709551616}', "invalid Checksum 18446744073709551616: expected"),
+        (b'{"Checksum":' + b"9" * 5000 + b"}", "expected a whole number of 64 bits"),
     ],
 )
-def test_what_is_not_a_checkpoint(data, problem):
+def test_invalid_files(data, problem):
     with pytest.raises(CheckpointCorrupt) as caught:
         loads(data, source="/some/file")
     message = str(caught.value)
     assert message.startswith("/some/file: ")
     assert re.search(rf"(?<!\w){re.escape(problem)}", message)
-    assert message.endswith("; move it away to start afresh, or restore a good copy")
+    assert message.endswith("; restore a good copy, or move it away to start without a checkpoint")
     assert "\n" not in message
     assert len(message) < 300
     assert not isinstance(caught.value, ChecksumMismatch)
 
 
 @pytest.mark.parametrize(("length", "told"), [(60, "k" * 60), (61, "k" * 60 + "\\u2026")])
-def test_a_long_key_is_cut_where_it_is_quoted(length, told):
+def test_long_key_is_shortened_in_errors(length, told):
     data = b'{"Data":{"RegisteredDevices":{"%s":5}}}' % (b"k" * length)
     with pytest.raises(CheckpointCorrupt) as caught:
         loads(data)
-    assert f'Data.RegisteredDevices["{told}"]: a list belongs there' in str(caught.value)
+    assert f'Data.RegisteredDevices["{told}"]: expected a list' in str(caught.value)
 
 
-def test_data_that_was_altered():
+def test_altered_data_is_a_checksum_mismatch():
     altered = TEXT.replace(b'"a"', b'"z"')
     with pytest.raises(ChecksumMismatch) as caught:
         loads(altered)
     error = caught.value
     assert f'"Checksum":{error.found}}}'.encode() in TEXT
     assert loads(altered.replace(b"%d" % error.found, b"%d" % error.expected)) == read(altered)
-    assert f"the file says checksum {error.found}, but its data has {error.expected}" in str(error)
+    assert f"checksum is {error.found}, but the data has {error.expected}" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +185,7 @@ def test_data_that_was_altered():
         CheckpointWriteError("/a", "why", True),
     ],
 )
-def test_errors_survive_the_way_to_another_process(error):
+def test_errors_can_be_pickled(error):
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert isinstance(error, CheckpointError)

@@ -91,7 +91,7 @@ def spew(value: object, kind: str = "") -> str:
 
 
 @given(checkpoints)
-def test_the_hashed_text_follows_its_grammar(checkpoint):
+def test_hashed_text_follows_its_grammar(checkpoint):
     found = spew(checkpoint.entries, "([]checkpoint.PodDevicesEntry)")
     resources = spew(checkpoint.registered_devices, "(map[string][]string)")
     expected = (
@@ -102,13 +102,13 @@ def test_the_hashed_text_follows_its_grammar(checkpoint):
 
 
 @given(checkpoints)
-def test_the_file_is_what_go_would_write(checkpoint):
+def test_file_equals_the_output_of_go(checkpoint):
     expected = go_json({"Data": as_json(checkpoint), "Checksum": checksum(checkpoint)})
     assert dumps(checkpoint).decode() == expected
 
 
 @given(checkpoints)
-def test_reading_undoes_writing(checkpoint):
+def test_written_file_is_read_back(checkpoint):
     assert loads(dumps(checkpoint)) == checkpoint
 
 
@@ -131,7 +131,7 @@ def same_or_rejected(damaged: bytes, checkpoint: Checkpoint) -> None:
         assert found == checkpoint
 
 
-def test_no_single_bit_goes_unnoticed():
+def test_every_flipped_bit_is_detected():
     text = dumps(PLAIN)
     for position in range(len(text)):
         for bit in range(8):
@@ -141,13 +141,13 @@ def test_no_single_bit_goes_unnoticed():
 
 
 @given(checkpoints, st.data())
-def test_no_damage_to_one_byte_goes_unnoticed(checkpoint, data):
+def test_every_damaged_byte_is_detected(checkpoint, data):
     damaged = bytearray(dumps(checkpoint))
     damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     same_or_rejected(bytes(damaged), checkpoint)
 
 
-def test_a_file_that_is_cut_off_is_rejected_wherever_it_is_cut():
+def test_truncated_file_is_rejected():
     text = dumps(PLAIN)
     for length in range(len(text)):
         with pytest.raises(CheckpointCorrupt, match="empty" if not length else "not JSON"):

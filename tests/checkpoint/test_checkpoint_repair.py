@@ -25,7 +25,7 @@ def uids(saved: Checkpoint) -> list[str]:
     return [each.pod_uid for each in saved.entries or ()]
 
 
-def test_a_good_file_stays_as_it_is_to_the_byte():
+def test_valid_file_is_not_changed():
     spaced = json.dumps(json.loads(DATA), indent=1).encode()
     for data in (DATA, spaced):
         mended = repair(data)
@@ -33,16 +33,16 @@ def test_a_good_file_stays_as_it_is_to_the_byte():
         assert mended.checkpoint == WHOLE
 
 
-def test_a_wrong_checksum_is_computed_anew_and_nobody_vouches_for_the_rest():
+def test_wrong_checksum_is_recomputed_with_a_note():
     altered = DATA.replace(b'"g1"]', b'"g7"]', 1)
     mended = repair(altered)
     assert loads(mended.data) == loads(altered, verify=False)
     assert mended.dropped == ()
     (note,) = mended.notes
-    assert note.startswith("all of it could be read, so what was altered is not known")
+    assert note.startswith("the whole file could be read, so it is unknown what was altered")
 
 
-def test_what_stands_behind_the_damage_is_saved_as_well():
+def test_entries_behind_the_damage_are_kept():
     # A quote in the middle of the second entry ends the JSON there.
     damaged = DATA.replace(b'"PodUID":"u1"', b'"PodUID":"u"1', 1)
     found = inspect(damaged)
@@ -54,18 +54,18 @@ def test_what_stands_behind_the_damage_is_saved_as_well():
     assert mended.dropped == found.lost
 
 
-def test_what_is_cut_off_is_named_as_far_as_it_is_there():
+def test_truncated_entry_is_named():
     cut = DATA[: DATA.index(b'"u2"') + 4]
     mended = repair(cut)
     assert uids(mended.checkpoint) == ["u0", "u1"]
     assert mended.dropped == ('an entry of pod "u2"',)
-    assert mended.notes[0].startswith("its registered resources are lost")
+    assert mended.notes[0].startswith("the registered resources are lost")
     assert repair(DATA[: DATA.index(b'"u2"')]).dropped == ("an entry",)
     nothing_of_it = repair(DATA[: DATA.index(b'"PodUID":"u2"') - 1])
     assert nothing_of_it.dropped == ()
 
 
-def test_an_entry_that_ran_into_others_hides_none_of_them():
+def test_merged_entries_are_separated():
     # As of a write in place: the second entry goes on with the start of a list of entries.
     one, two = (f'"PodUID":"u{n}","ContainerName":"main"'.encode() for n in (1, 2))
     damaged = DATA.replace(one + b',"ResourceName"', one + b',"ResourceNamPodDeviceEntries', 1)
@@ -75,14 +75,14 @@ def test_an_entry_that_ran_into_others_hides_none_of_them():
     assert uids(inspect(damaged).checkpoint) == ["u0", "u2", "u3"]
 
 
-def test_entries_are_found_where_nothing_leads_to_them():
+def test_entries_are_found_without_surrounding_structure():
     for old, new in ((b"PodDeviceEntries", b"PodDeviceEn7ries"), (b'"Data"', b'"Dat\xff"')):
         found = inspect(DATA.replace(old, new, 1))
         assert uids(found.checkpoint) == uids(WHOLE)
         assert found.problems
 
 
-def test_resources_behind_the_damage_are_read_one_by_one():
+def test_resources_behind_the_damage_are_kept():
     damaged = DATA.replace(b'["g0","g1","g2"]', b'["g0","g1","g2', 1)
     assert inspect(damaged).checkpoint == Checkpoint(ENTRIES, {NIC: ("n0",)})
     three = Checkpoint(ENTRIES, {"a/a": ("x",), "b/b": ("y",), "c/c": None})
@@ -94,24 +94,24 @@ def test_resources_behind_the_damage_are_read_one_by_one():
     ("old", "new", "dropped"),
     [
         (b'"AQ=="', b'"A"', "Data.PodDeviceEntries[0].AllocResp is not base64"),
-        (b'"u0"', b'"u\xff"', "some of its bytes are no text"),
-        (b'"g0"', b'"g\xff"', "some of its bytes are no text"),
+        (b'"u0"', b'"u\xff"', "it is not UTF-8"),
+        (b'"g0"', b'"g\xff"', "it is not UTF-8"),
     ],
 )
-def test_a_bad_entry_is_dropped_and_named(old, new, dropped):
+def test_invalid_entry_is_dropped_and_named(old, new, dropped):
     mended = repair(DATA.replace(old, new, 1))
     assert uids(loads(mended.data)) == ["u1", "u2", "u3"]
     (said,) = mended.dropped
     assert dropped in said
 
 
-def test_a_resource_whose_bytes_are_no_text_is_dropped():
+def test_resource_that_is_not_utf8_is_dropped():
     mended = repair(DATA.replace(b'"n0"', b'"n\xfe"'))
     assert mended.checkpoint.registered_devices == {GPU: ("g0", "g1", "g2")}
-    assert mended.dropped == (f'resource "{NIC}": some of its bytes are no text',)
+    assert mended.dropped == (f'resource "{NIC}": it is not UTF-8',)
 
 
-def test_of_what_is_null_nothing_is_dropped():
+def test_null_is_kept():
     whole = (
         PodDevicesEntry("u", "main", GPU, None, None),
         PodDevicesEntry("v", "main", GPU, {0: None}, None),
@@ -122,7 +122,7 @@ def test_of_what_is_null_nothing_is_dropped():
     assert repair(data).checkpoint == Checkpoint(whole, {GPU: None})
 
 
-def test_a_text_may_have_the_mark_of_what_is_none():
+def test_replacement_character_in_valid_text_is_kept():
     saved = Checkpoint((entry("u\ufffd", "g\ufffd"),), {f"{GPU}\ufffd": ("g\ufffd",)})
     assert repair(dumps(saved)).dropped == ()
     data = dumps(saved).replace(b'"Checksum":', b'"Checksum":1')
@@ -131,7 +131,7 @@ def test_a_text_may_have_the_mark_of_what_is_none():
 
 
 @pytest.mark.parametrize("damage", [b"!", b',"Other":1'])
-def test_many_damaged_entries_hide_none_of_the_others(damage):
+def test_valid_entries_among_damaged_ones_are_kept(damage):
     many = Checkpoint(tuple(entry(f"u{number}", "g") for number in range(100)), {})
     data = dumps(many)
     for number in range(0, 100, 2):
@@ -142,7 +142,7 @@ def test_many_damaged_entries_hide_none_of_the_others(damage):
     assert len(mended.dropped) == 50
 
 
-def test_a_list_of_an_entry_is_no_resource():
+def test_list_of_an_entry_is_not_a_resource():
     # As of a write in place: the resources go on with the rest of an entry.
     resources, rest = DATA.index(b'"%s"' % NIC.encode()), DATA.index(b'{"PodUID":"u3"')
     mended = repair(DATA[:resources] + DATA[rest:])
@@ -150,12 +150,12 @@ def test_a_list_of_an_entry_is_no_resource():
 
 
 @pytest.mark.parametrize(("text", "said"), [(b"u\\u0041", '"uA"'), (b"u\\q", '"u\\\\q"')])
-def test_what_is_lost_is_named_as_it_is_written(text, said):
+def test_lost_names_are_quoted(text, said):
     cut = DATA[: DATA.index(b'"u2"')] + b'"' + text + b'"'
     assert repair(cut).dropped == (f"an entry of pod {said}",)
 
 
-def test_of_two_entries_for_one_container_the_last_stays():
+def test_last_of_repeated_entries_is_kept():
     twice = Checkpoint((entry("u", "g0"), entry("v", "g2"), entry("u", "g1")), {})
     mended = repair(dumps(twice))
     assert mended.checkpoint.entries == twice.entries[1:]
@@ -165,8 +165,8 @@ def test_of_two_entries_for_one_container_the_last_stays():
     assert mended.changed and mended.notes == ()
 
 
-def test_a_file_of_an_old_kubelet_is_converted():
-    from checkpoint.v1 import checksum_v1
+def test_file_of_an_old_kubelet_is_converted():
+    from checkpoint.parse import checksum_v1
 
     saved = Checkpoint((entry("u", "g0", "g1"),), {GPU: ("g0", "g1")})
     content = json.loads(dumps(saved))
@@ -175,24 +175,24 @@ def test_a_file_of_an_old_kubelet_is_converted():
     mended = repair(json.dumps(content).encode())
     assert loads(mended.data) == saved
     assert mended.dropped == ()
-    assert mended.notes[0].startswith("it had the format of kubelets before v1.20")
+    assert mended.notes[0].startswith("the file had the format of kubelets before v1.20")
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b"{", b"[]", b"\0" * 9, b'{"Data":5}', b"[" * 10**5])
-def test_nothing_can_be_saved_of_nothing(data):
+def test_empty_file_gives_an_empty_checkpoint(data):
     mended = repair(data)
     assert mended.checkpoint == Checkpoint((), {})
     assert len(mended.problems) == 1 and mended.notes == ()
 
 
-def test_hostile_nesting_takes_no_time():
+def test_deep_nesting_takes_little_time():
     # Each beginning is read in vain up to the end: all of them would take hours.
     data = b'{"PodUID":[' + b'{"PodUID":[0,' * 700 + b"0," * 60_000
     assert repair(data * 2).checkpoint == Checkpoint((), {})
 
 
 @given(st.binary(max_size=12), st.integers(0, len(DATA)), st.integers(0, len(DATA)))
-def test_a_repair_is_whole_honest_and_final(noise, start, end):
+def test_repaired_file_loads_and_needs_no_repair(noise, start, end):
     damaged = DATA[:start] + noise + DATA[end:]
     mended = repair(damaged)
     if not mended.changed:
@@ -212,7 +212,7 @@ def test_a_repair_is_whole_honest_and_final(noise, start, end):
     assert again.data == mended.data
 
 
-def test_pods_are_taken_out_as_a_kubelet_forgets_them():
+def test_without_pods_agrees_with_the_kubelet():
     some = without(WHOLE, ["u0", "u3", "nobody"])
     assert uids(some) == ["u1", "u2"]
     assert some.registered_devices == WHOLE.registered_devices

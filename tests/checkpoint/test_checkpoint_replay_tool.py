@@ -11,12 +11,12 @@ from tools.replay.report import Outcome, ReplayError, difference, read_vectors, 
 OWN = Path(__file__).parent / "data" / "checkpoint.jsonl"
 
 
-def test_all_agree(capsys):
+def test_replay_reports_agreement(capsys):
     assert main(["checkpoint", str(OWN)]) == 0
     assert capsys.readouterr().out == "12 of 12 agree\n"
 
 
-def test_one_disagrees(tmp_path, capsys):
+def test_replay_reports_a_difference(tmp_path, capsys):
     lines = OWN.read_text().splitlines()
     vector = json.loads(lines[3]) | {"checksum": 7}
     path = tmp_path / "altered.jsonl"
@@ -27,7 +27,7 @@ def test_one_disagrees(tmp_path, capsys):
     assert out.endswith("\n11 of 12 agree\n")
 
 
-def test_a_crash_is_a_difference_of_its_vector(tmp_path, capsys):
+def test_replay_reports_an_exception_as_difference(tmp_path, capsys):
     vector = json.loads(OWN.read_text().splitlines()[3])
     vector["entries"][0]["PodUID"] = "\ud800"
     path = tmp_path / "surrogate.jsonl"
@@ -50,7 +50,7 @@ def test_a_crash_is_a_difference_of_its_vector(tmp_path, capsys):
         (b"[" * 100_000, "line 1 is not JSON"),
     ],
 )
-def test_a_file_that_cannot_be_replayed(tmp_path, capsys, content, problem):
+def test_replay_rejects_an_invalid_file(tmp_path, capsys, content, problem):
     path = tmp_path / "vectors.jsonl"
     if content is not None:
         path.write_bytes(content)
@@ -63,13 +63,13 @@ def test_a_file_that_cannot_be_replayed(tmp_path, capsys, content, problem):
 
 
 @pytest.mark.parametrize("arguments", [[], ["checkpoint"], ["nonsense", "FILE"]])
-def test_usage(arguments, capsys):
+def test_replay_usage(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert "usage: python -m tools.replay" in capsys.readouterr().err
 
 
-def test_nothing_replayed_is_no_success(tmp_path, capsys):
+def test_replay_of_nothing_fails(tmp_path, capsys):
     path = tmp_path / "blank.jsonl"
     path.write_text("\n \n")
     with pytest.raises(ReplayError, match="holds no vectors"):
@@ -79,7 +79,7 @@ def test_nothing_replayed_is_no_success(tmp_path, capsys):
         assert report([Outcome("a", [])], out) == 0
 
 
-def test_a_difference_shows_where_two_texts_part():
+def test_difference_shows_its_position():
     assert difference("file", b"same", b"same") == []
     (text,) = difference("file", b"x" * 500 + b"a" * 500, b"x" * 500 + b"b")
     assert text.startswith("file: differs at 500 (lengths 1000 and 501)\n")

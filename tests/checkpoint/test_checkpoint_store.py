@@ -89,7 +89,7 @@ class Recorder(FileOperations):
         ("power", ["write", "flush", "rename", "flush directory"]),
     ],
 )
-def test_what_is_flushed_and_when(tmp_path, durability, steps):
+def test_flushes_of_each_durability(tmp_path, durability, steps):
     files = Recorder()
     store = FileStore(tmp_path, durability=durability, files=files)
     store.write(dumps(NEW))
@@ -100,7 +100,7 @@ def test_what_is_flushed_and_when(tmp_path, durability, steps):
     assert store.load() == NEW
 
 
-def test_a_moved_name_is_flushed_against_power_failures_only(tmp_path):
+def test_set_aside_flushes_the_directory_only_for_power(tmp_path):
     for durability in Durability:
         files = Recorder()
         store = FileStore(tmp_path, durability=durability, files=files)
@@ -110,13 +110,13 @@ def test_a_moved_name_is_flushed_against_power_failures_only(tmp_path):
         assert flushed is (durability is Durability.POWER)
 
 
-def test_the_levels_of_durability():
+def test_durability_levels():
     assert list(Durability) == ["process", "kubelet", "power"]
     with pytest.raises(ValueError, match="'paper' is not a valid Durability"):
         FileStore("/", durability="paper")
 
 
-def test_the_data_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+def test_data_is_flushed_before_the_rename(tmp_path, monkeypatch):
     done = []
     rename, fsync = os.rename, os.fsync
 
@@ -154,7 +154,7 @@ def failing(code: int):
     ],
 )
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "close", "rename"])
-def test_a_failed_write_changes_nothing(store, monkeypatch, step, code, reason):
+def test_failed_write_changes_nothing(store, monkeypatch, step, code, reason):
     with monkeypatch.context() as patch:
         if step == "close":
             close = os.close
@@ -179,7 +179,7 @@ def test_a_failed_write_changes_nothing(store, monkeypatch, step, code, reason):
     assert store.load() == NEW
 
 
-def test_the_disk_fills_up_in_the_middle(store, monkeypatch):
+def test_full_disk_during_a_write(store, monkeypatch):
     write = os.write
 
     def write_a_little(descriptor: int, data: memoryview) -> int:
@@ -203,7 +203,7 @@ def test_short_writes_are_continued(store, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [0, 1, 1024, 1025, 3000])
-def test_pieces_are_one_file(store, number):
+def test_pieces_are_written_as_one_file(store, number):
     store.write([b"%d," % piece for piece in range(number)])
     assert store.read() == b"".join(b"%d," % piece for piece in range(number))
 
@@ -218,7 +218,7 @@ def test_short_writes_of_pieces_are_continued(store, monkeypatch):
     assert store.load() == NEW
 
 
-def test_the_disk_fills_up_among_pieces(store, monkeypatch):
+def test_full_disk_between_pieces(store, monkeypatch):
     monkeypatch.setattr(os, "writev", failing(errno.ENOSPC))
     with pytest.raises(CheckpointWriteError, match="the disk is full"):
         store.write([dumps(NEW)])
@@ -226,7 +226,7 @@ def test_the_disk_fills_up_among_pieces(store, monkeypatch):
     assert names(store) == [CHECKPOINT_NAME]
 
 
-def test_a_limit_of_the_process(store):
+def test_file_size_limit_of_the_process(store):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
@@ -238,21 +238,21 @@ def test_a_limit_of_the_process(store):
     assert names(store) == [CHECKPOINT_NAME]
 
 
-def test_the_directory_cannot_be_flushed(tmp_path, monkeypatch):
+def test_directory_that_cannot_be_flushed(tmp_path, monkeypatch):
     store = FileStore(tmp_path, durability="power")
     fsync = os.fsync
     failed = failing(errno.EIO)
     monkeypatch.setattr(
         os, "fsync", lambda fd: failed() if Path(f"/proc/self/fd/{fd}").is_dir() else fsync(fd)
     )
-    with pytest.raises(CheckpointWriteError, match="may be lost at a power failure") as caught:
+    with pytest.raises(CheckpointWriteError, match="a power failure may undo the write") as caught:
         store.write(dumps(NEW))
     assert caught.value.replaced
     assert store.load() == NEW
     assert names(store) == [CHECKPOINT_NAME]
 
 
-def test_an_interrupt_leaves_no_temporary_file(store, monkeypatch):
+def test_interrupt_leaves_no_temporary_file(store, monkeypatch):
     def interrupt(descriptor: int) -> None:
         raise KeyboardInterrupt
 
@@ -263,20 +263,20 @@ def test_an_interrupt_leaves_no_temporary_file(store, monkeypatch):
     assert names(store) == [CHECKPOINT_NAME]
 
 
-def test_places_where_nothing_can_be_written(tmp_path):
+def test_places_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "taken" / CHECKPOINT_NAME).mkdir(parents=True)
     for directory, reason in [
         ("absent", "its directory does not exist"),
-        ("file", "what should be its directory is a file"),
-        ("taken", "a directory stands in its place: move that away"),
+        ("file", "its directory is a file"),
+        ("taken", "it is a directory: move it away"),
     ]:
         with pytest.raises(CheckpointWriteError, match=reason):
             FileStore(tmp_path / directory).write(b"{}")
     assert names(FileStore(tmp_path / "taken")) == [CHECKPOINT_NAME]
 
 
-def test_no_descriptor_is_left_open(store, monkeypatch):
+def test_descriptors_are_closed(store, monkeypatch):
     def opened() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -292,9 +292,9 @@ def test_no_descriptor_is_left_open(store, monkeypatch):
     assert opened() == before
 
 
-def test_no_file(tmp_path):
+def test_missing_file(tmp_path):
     path = tmp_path / CHECKPOINT_NAME
-    with pytest.raises(CheckpointNotFound, match="no such file: nothing was checkpointed there"):
+    with pytest.raises(CheckpointNotFound, match="no such file: check the path"):
         load(path)
     with pytest.raises(CheckpointNotFound):
         FileStore(tmp_path).load()
@@ -303,20 +303,24 @@ def test_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_read(tmp_path, monkeypatch):
+def test_places_that_cannot_be_read(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_bytes(dumps(OLD))
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "link").symlink_to("gone")
-    with pytest.raises(CheckpointUnreadable, match="it is a directory, not a file; check its"):
+    with pytest.raises(
+        CheckpointUnreadable, match="it is a directory, not a regular file; check its"
+    ):
         load(tmp_path)
-    with pytest.raises(CheckpointUnreadable, match="it is a device, pipe or socket, not a file"):
+    with pytest.raises(
+        CheckpointUnreadable, match="it is a device, pipe or socket, not a regular file"
+    ):
         load(tmp_path / "pipe")
     with pytest.raises(CheckpointUnreadable, match="it is a device, pipe or socket"):
         load("/dev/zero")
     with pytest.raises(CheckpointUnreadable, match="Too many levels of symbolic links"):
         load(tmp_path / "loop")
-    with pytest.raises(CheckpointUnreadable, match="it is a link to gone, and nothing is there"):
+    with pytest.raises(CheckpointUnreadable, match="it is a link to gone, which does not exist"):
         load(tmp_path / "link")
     with pytest.raises(CheckpointUnreadable, match="Not a directory"):
         load(tmp_path / "file" / "x")
@@ -329,7 +333,7 @@ def test_what_cannot_be_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_no_permission_to_read(store):
+def test_missing_permission_to_read(store):
     store.path.chmod(0)
     with pytest.raises(CheckpointUnreadable, match="Permission denied"):
         store.load()
@@ -340,11 +344,11 @@ def test_errors_name_the_file(store):
     with pytest.raises(CheckpointCorrupt, match=f"^{store.path}: the file is empty; "):
         store.load()
     store.path.write_bytes(dumps(OLD).replace(b"old", b"odd"))
-    with pytest.raises(ChecksumMismatch, match=f"^{store.path}: the file says checksum "):
+    with pytest.raises(ChecksumMismatch, match=f"^{store.path}: checksum is "):
         verify(store.path)
 
 
-def test_set_aside_overwrites_nothing(store):
+def test_set_aside_does_not_overwrite(store):
     (store.directory / f"{CHECKPOINT_NAME}.corrupt-1").write_text("mine")
     (store.directory / f"{CHECKPOINT_NAME}.corrupt-3").mkdir()
     for content, number in [(b"first", 2), (b"second", 4), (b"third", 5)]:
@@ -359,7 +363,7 @@ def test_set_aside_overwrites_nothing(store):
     assert store.load() == NEW
 
 
-def test_set_aside_fails_and_leaves_everything(store, monkeypatch):
+def test_failed_set_aside_changes_nothing(store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", failing(errno.EROFS))
         with pytest.raises(CheckpointWriteError, match="read-only"):
@@ -383,11 +387,11 @@ def test_set_aside_fails_and_leaves_everything(store, monkeypatch):
         ("", False),
     ],
 )
-def test_what_a_start_must_keep(name, kept):
+def test_files_that_a_start_keeps(name, kept):
     assert is_checkpoint_file(name) is kept
 
 
-def test_leftovers_are_removed_and_nothing_else(store):
+def test_only_leftovers_are_removed(store):
     leftovers = [f".{CHECKPOINT_NAME}.tmp-{pid}-0" for pid in (1, os.getpid())]
     others = [".other", f".{CHECKPOINT_NAME}", f"{CHECKPOINT_NAME}.corrupt-1", "vendor.sock"]
     for name in leftovers + others:
@@ -400,7 +404,7 @@ def test_leftovers_are_removed_and_nothing_else(store):
     FileStore(store.directory / "absent").remove_leftovers()
 
 
-def test_a_leftover_of_the_same_name_is_no_obstacle(store):
+def test_leftover_of_the_same_name_does_not_prevent_a_write(store):
     leftover = store.directory / f".{CHECKPOINT_NAME}.tmp-{os.getpid()}-1"
     leftover.write_text("leftover")
     for _ in range(3):
@@ -415,21 +419,21 @@ def sparse(path: Path, size: int) -> None:
         file.truncate(size)
 
 
-def test_a_file_that_is_too_large_is_not_read(store, monkeypatch):
+def test_too_large_file_is_not_read(store, monkeypatch):
     sparse(store.path, MAX_SIZE + 1)
     monkeypatch.setattr(os, "read", failing(errno.EIO))  # not even begun
-    with pytest.raises(CheckpointUnreadable, match=f"{MAX_SIZE + 1} bytes, more than the"):
+    with pytest.raises(CheckpointUnreadable, match=f"{MAX_SIZE + 1} bytes; the limit is"):
         store.load()
 
 
-def test_a_file_that_grows_while_it_is_read_is_left(store, monkeypatch):
+def test_file_growing_above_the_limit_is_not_read(store, monkeypatch):
     monkeypatch.setattr(os, "read", lambda _, size: bytes(size))
-    with pytest.raises(CheckpointUnreadable, match=f"more than the {MAX_SIZE} that are read"):
+    with pytest.raises(CheckpointUnreadable, match=f"the limit is {MAX_SIZE}"):
         store.load()
 
 
-def test_what_would_not_be_read_again_is_not_written(store):
-    with pytest.raises(CheckpointWriteError, match=r"more than the .* it is unchanged"):
+def test_too_large_contents_are_not_written(store):
+    with pytest.raises(CheckpointWriteError, match=r"the limit is .* it is unchanged"):
         store.write([bytes(1 << 20)] * ((MAX_SIZE >> 20) + 1))
     assert store.load() == OLD
     assert names(store) == [CHECKPOINT_NAME]
@@ -450,7 +454,7 @@ for number in range(1_000_000):
 
 @pytest.mark.timeout(50)
 @pytest.mark.parametrize("durability", list(Durability))
-def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path, durability):
+def test_killed_writer_leaves_a_complete_file(tmp_path, durability):
     store = FileStore(tmp_path)
     left_over = 0
     for kill in range(12):
@@ -477,7 +481,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file(tmp_path, durability)
     assert left_over or durability is Durability.PROCESS, "no kill fell into a write"
 
 
-def test_the_first_file_that_is_set_aside_has_the_number_1(tmp_path):
+def test_first_file_set_aside_has_number_1(tmp_path):
     store = FileStore(tmp_path)
     store.path.write_text("broken")
     assert store.set_aside() == tmp_path / f"{CHECKPOINT_NAME}.corrupt-1"

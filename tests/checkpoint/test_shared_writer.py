@@ -128,7 +128,7 @@ def test_one_flush_is_one_write():
     assert (store.data, store.writes) == (b"two", 2)
 
 
-def test_latecomers_share_the_next_write(gate, clients):
+def test_later_callers_share_the_next_write(gate, clients):
     # Nobody returns before a write that began after his change has ended.
     first = clients.flush("a")
     gate.wait_begun(1)
@@ -145,7 +145,7 @@ def test_latecomers_share_the_next_write(gate, clients):
     assert gate.written == [b"a", b"a b c d"]
 
 
-def test_a_failed_write_fails_those_who_shared_it_and_only_them(gate, clients):
+def test_failed_write_fails_only_callers_that_shared_it(gate, clients):
     gate.errors[1] = CheckpointWriteError("the file", "no space left on device")
     clients.flush("a")
     gate.wait_begun(1)
@@ -164,7 +164,7 @@ def test_a_failed_write_fails_those_who_shared_it_and_only_them(gate, clients):
 
 
 @pytest.mark.parametrize("bug", [ZeroDivisionError, KeyboardInterrupt])
-def test_a_bug_in_the_store_is_nobodys_success(gate, clients, bug):
+def test_exception_in_the_store_reaches_every_caller(gate, clients, bug):
     # Whoever comes next in the same round writes for it.
     gate.errors[1] = bug()
     clients.flush("a")
@@ -181,7 +181,7 @@ def test_a_bug_in_the_store_is_nobodys_success(gate, clients, bug):
     assert gate.written == [b"a", b"a b c"]
 
 
-def test_a_bug_in_the_rendering_leaves_the_writer_usable():
+def test_exception_in_rendering_leaves_the_writer_usable():
     store = MemoryStore()
     texts = iter([ZeroDivisionError(), b"fine"])
 
@@ -198,7 +198,7 @@ def test_a_bug_in_the_rendering_leaves_the_writer_usable():
     assert store.data == b"fine"
 
 
-def test_close_waits_for_the_write_under_way(gate, clients):
+def test_close_waits_for_the_write_in_progress(gate, clients):
     writer = clients.writer
     clients.flush("a")
     gate.wait_begun(1)
@@ -219,7 +219,7 @@ def test_close_waits_for_the_write_under_way(gate, clients):
     assert gate.begun == [b"a"]
 
 
-def test_many_threads_and_every_change_is_written():
+def test_concurrent_changes_are_all_written():
     # After flush returns, the store's last contents hold the change, however many flush.
     store = MemoryStore()
     changes: list[int] = []
@@ -246,7 +246,7 @@ def test_many_threads_and_every_change_is_written():
     assert len(changes) == 400 and store.writes <= 400
 
 
-def test_a_write_is_told_when_nobody_waits_for_it_any_more():
+def test_written_is_called_without_the_lock():
     # Whoever is told may ask for a write itself: no lock is held, no round is open.
     told = []
 
@@ -261,7 +261,7 @@ def test_a_write_is_told_when_nobody_waits_for_it_any_more():
     assert told == [1, 2, 3]
 
 
-def test_a_write_that_failed_is_not_told():
+def test_written_is_not_called_after_a_failure():
     class Full:
         def write(self, data):
             raise CheckpointWriteError("file", "no space")

@@ -55,11 +55,10 @@ def test_without_being_told_to_nothing_is_written(file: Path, root: Path, capsys
     status, out, err = run(capsys, "repair", str(file))
     assert (status, err) == (1, "")
     assert [line.removeprefix(f"{file}: ") for line in out.splitlines()] == [
-        f"not JSON at character {len(before)}: Expecting ',' delimiter: the file is cut off or "
+        f"not JSON at character {len(before)}: Expecting ',' delimiter: the file is truncated or "
         "damaged",
         'left out: an entry of pod "u-2"',
-        "note: its registered resources are lost: each is there again once its plugin has "
-        "registered",
+        "note: the registered resources are lost: each returns when its plugin registers again",
         "kept: 2 pod device entries, 0 registered resources",
         "nothing is written: --write puts it in the file's place and keeps a copy, --to OTHER "
         "writes it elsewhere",

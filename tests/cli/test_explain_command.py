@@ -90,10 +90,10 @@ def test_pods_are_admitted_one_after_another(pod: Any, capsys: Any) -> None:
         f"  {GPU}: 2 requested\n"
         "    node 0 [#.] 1 of 2 free\n"
         "    fits nowhere\n"
-        f"  => single-numa-node: {GPU} fits on no set of nodes: 2 requested, 1 free\n"
-        f"     no other policy would help: not enough is free of {GPU}\n"
+        f"  => single-numa-node: {GPU} fits nowhere: 2 requested, 1 free\n"
+        f"     no other policy would help: not enough free: {GPU}\n"
         "\n"
-        "each device is one of: . free, # in use, x unhealthy, * chosen\n"
+        "legend: . free, # in use, x unhealthy, * chosen\n"
         "\n"
         "in use:\n"
         f"  {GPU} gpu-0: pod default/a, container main\n"
@@ -174,7 +174,7 @@ def test_data_of_a_rejection(pod: Any, capsys: Any) -> None:
     assert status == 1
     _, short = data(capsys, pod("a", {GPU: 2}), "--devices", f"{GPU}=1@0", *SINGLE)
     summary = short["pods"][0]["steps"][0]["merge"]["summary"]
-    assert summary.endswith("fits on no set of nodes: 2 requested, 1 free")
+    assert summary.endswith("fits nowhere: 2 requested, 1 free")
     assert step["merge"]["faults"] == {GPU: "wide"}
     assert step["merge"]["other_policies_admitting"] == ["restricted", "best-effort", "none"]
 
@@ -186,7 +186,7 @@ def test_other_policies_admit_what_they_are_said_to(pod: Any, capsys: Any) -> No
     # One GPU is left, so that no policy can give two; of the nodes alone it is another matter.
     assert said == ["best-effort", "none"]
     _, out, _ = explain(capsys, *argv, "--unhealthy", f"{GPU}=gpu-2", *SINGLE)
-    assert f"no other policy would help: not enough is free of {GPU}" in out
+    assert f"no other policy would help: not enough free: {GPU}" in out
     for policy in ("restricted", "best-effort", "none"):
         _, told = data(capsys, *argv, *SINGLE)
         said = told["pods"][0]["steps"][0]["merge"]["other_policies_admitting"]
@@ -202,7 +202,7 @@ def test_cpus_of_the_machine_take_part(pod: Any, capsys: Any, tmp_path: Path) ->
     status, out, _ = explain(capsys, *argv, "--devices", f"{GPU}=2@0")
     assert status == 1
     assert "  cpu fits on node 1!, nodes 0+1 (! preferred)\n" in out
-    assert "cpu only to node 1; no common node" in out
+    assert "cpu can be aligned to node 1; there is no common node" in out
 
 
 def test_an_unknown_resource(pod: Any, capsys: Any) -> None:
@@ -210,7 +210,7 @@ def test_an_unknown_resource(pod: Any, capsys: Any) -> None:
     argv = [pod("a", {typo: 1, NIC: 0, "cpu": 1}), "--devices", f"{GPU}=2"]
     status, out, _ = explain(capsys, *argv)
     assert status == 0  # as the kubelet: admitted, without the device
-    assert f"{typo}: 1 requested, but no plugin has registered it: it does without" in out
+    assert f"{typo}: 1 requested, not registered: the container runs without it" in out
     why = f"no plugin has registered {typo}; did you mean {GPU}?"
     assert out.endswith(f"\n\nwarning: {why}\n")
     status, out, _ = explain(capsys, *argv, "--strict")
@@ -280,7 +280,7 @@ def test_a_checkpoint_and_the_nodes_of_its_devices(node: Any, pod: Any, capsys: 
     assert (
         "    node 0  [#.] 1 of 2 free\n    node 1  [#.] 1 of 2 free\n    no node [#]  0 of 1 free\n"
     ) in out
-    assert "free only across nodes 0+1, though fewer nodes would do were none in use" in out
+    assert "free only across nodes 0+1; fewer nodes would be enough if no device were in use" in out
     assert out.endswith(
         "in use:\n"
         f"  {GPU} g0: pod u-1, container main\n"
@@ -330,7 +330,7 @@ def test_a_pod_of_the_checkpoint_shows_what_a_runtime_would_get(
     main, side = (told["pods"][0]["containers"][name] for name in ("main", "main-2"))
     assert main == {"oci": {"process": {"env": ["GPU=g0"]}}, "oci_error": None}
     assert side["oci"] is None
-    assert side["oci_error"].startswith("unresolvable CDI devices v/c=absent: looked in /etc/cdi")
+    assert side["oci_error"].startswith("unresolvable CDI devices v/c=absent: searched /etc/cdi")
 
 
 def test_a_held_device_that_is_gone_is_sick(pod: Any, capsys: Any, tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_a_device_on_several_nodes(pod: Any, capsys: Any, tmp_path: Path) -> Non
         ),
         (["--unhealthy", f"{GPU}=gpu-7"], f"{GPU} has no device gpu-7; there are: gpu-0, gpu-1"),
         (["--topology-policy", "restricted", "--topology-option", "x=1"], 'Policy option: "x"'),
-        (["--numa", "none"], "--numa: there is no file 'none', and it is not `host` or"),
+        (["--numa", "none"], "invalid --numa 'none': use `host`"),
     ],
 )
 def test_trouble_is_one_line_and_status_2(

@@ -65,7 +65,7 @@ def test_invalid_standard_input_is_a_one_line_error(monkeypatch, capsys):
         (["/nowhere"], "cannot read /nowhere: No such file or directory"),
         (
             ["{script}", "--kubelet-version", "x"],
-            "--kubelet-version: kubelet version 'x' is no ver",
+            "--kubelet-version: invalid kubelet version 'x'",
         ),
         (["{script}", "--socket", "/" + "x" * 200], "the kernel allows 107"),
         (["{wrong}"], "wrong.yaml: pod_resources[0]: name is missing"),

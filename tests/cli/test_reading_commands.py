@@ -267,7 +267,7 @@ def test_an_altered_file(file: Path, capsys: Any) -> None:
     right = checkpoint.verify(file)
     file.write_bytes(file.read_bytes().replace(b"g0", b"g7"))
     has = checkpoint.inspect(file.read_bytes()).expected
-    why = f"the file says checksum {right}, but its data has {has}: it was altered"
+    why = f"checksum is {right}, but the data has {has}: the file was altered"
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
     assert (status, err) == (1, "")
     assert out == (
@@ -321,16 +321,16 @@ def test_verify_finds_what_no_kubelet_would_write(tmp_path: Path, capsys: Any) -
     status, out, err = run(capsys, "checkpoint", "verify", str(path))
     assert (status, err) == (1, "")
     assert out.splitlines()[1:] == [
-        f"{path}: device g0 of {GPU} is held by 2 pods: u-1, u-2",
+        f"{path}: device g0 of {GPU} is allocated to 2 pods: u-1, u-2",
         f"{path}: pod u-2, container main has 2 entries for {GPU}",
-        f"{path}: {NIC} is not registered, but held by: u-3",
+        f"{path}: {NIC} is not registered, but allocated to: u-3",
     ]
     status, out, _ = run(capsys, "checkpoint", "verify", "-o", "json", str(path))
     shown = json.loads(out)
     assert (status, shown["valid"], shown["problems"]) == (1, False, [])
     assert shown["findings"][0] == {
         "kind": "held-twice",
-        "message": f"device g0 of {GPU} is held by 2 pods: u-1, u-2",
+        "message": f"device g0 of {GPU} is allocated to 2 pods: u-1, u-2",
         "resource": GPU,
         "pods": ["u-1", "u-2"],
     }
@@ -386,7 +386,7 @@ def test_files_with_a_wrong_checksum_are_compared_all_the_same(
         f"- pod u-2 main {NIC}: n0 on NUMA node 0",
         f"+ pod u-2 main {NIC}: n7 on NUMA node 0",
     ]
-    assert err.startswith(f"devicemanager: warning: {altered}: the file says checksum ")
+    assert err.startswith(f"devicemanager: warning: {altered}: checksum is ")
     # The same data, and yet not the same file.
     altered.write_bytes(file.read_bytes().replace(b'"Checksum":', b'"Checksum":1'))
     status, out, err = run(capsys, "checkpoint", "diff", str(file), str(altered))

@@ -171,9 +171,9 @@ def test_a_rejection_for_its_nodes_is_explained(directory: Path) -> None:
             "    node 0 [##] 0 of 2 free",
             "    node 1 [#]  0 of 1 free",
             "    fits nowhere",
-            f"  => single-numa-node: {GPU} fits on no set of nodes: 2 requested, 0 free",
-            f"     no other policy would help: not enough is free of {GPU}",
-            "each device is one of: . free, # in use, x unhealthy, * chosen",
+            f"  => single-numa-node: {GPU} fits nowhere: 2 requested, 0 free",
+            f"     no other policy would help: not enough free: {GPU}",
+            "legend: . free, # in use, x unhealthy, * chosen",
             "in use:",
             f"  {GPU} gpu-mock-0, gpu-mock-2: pod default/a, container main",
             f"  {GPU} gpu-mock-1: pod default/b, container main",
@@ -194,7 +194,7 @@ def test_a_rejection_is_explained_in_text_too(capsys: Any) -> None:
         "    container main",
         f"      {GPU}: 1 requested",
         f"      => no healthy devices present; cannot allocate unhealthy devices {GPU}",
-        "    each device is one of: . free, # in use, x unhealthy, * chosen",
+        "    legend: . free, # in use, x unhealthy, * chosen",
     ]
     unknown = parse(pod_manifest("b", {"vendor.com/none": 1}))
     strict = OfflineNode(Settings(strict=True), {})

@@ -377,7 +377,7 @@ def test_invalid_plugin_response_raises_wire_error(kubelet):
     with hostile.RawPlugin(path, lists=hostile.TWO_DEVICES, allocate=hostile.answering(response)):
         assert hostile.register(kubelet.plugin_socket, path.name, GPU) is None
         kubelet.wait_for_resource(GPU, 2)
-        with pytest.raises(WireError, match=r"typed device 0 .* is of no known kind"):
+        with pytest.raises(WireError, match=r"typed device 0 .* has an unknown kind"):
             kubelet.allocate(GPU, ["d0"])
 
 

@@ -46,14 +46,14 @@ def test_pod_requests(init, apps, want):
     assert pod_requests(spec, lambda each: each.limits) == {GPU: want}
 
 
-def test_an_init_container_ends_unless_it_is_said_to_be_restartable():
+def test_effective_request_of_init_containers():
     init = Container(ContainerName("i"), {GPU: 5}, {GPU: 5})
     spec = pod("p", container("a", gpu=1), init=[init])
     assert pod_requests(spec, lambda each: each.limits) == {GPU: 5}
 
 
 @pytest.mark.parametrize("limits", [True, False])
-def test_what_a_claim_provides_is_not_requested(limits):
+def test_claim_backed_resources_are_not_requested(limits):
     spec = pod("p", container("a", gpu=1, nic=2), init=[container("i", gpu=1)])
     spec = attrs.evolve(spec, backed=frozenset({("a", GPU)}))
     init, app = (each for each, _ in spec.without_backed(limits=limits).all_containers())
@@ -63,7 +63,7 @@ def test_what_a_claim_provides_is_not_requested(limits):
 
 
 @given(strategies.pods("p"))
-def test_the_effective_request_is_that_of_the_neediest_moment(spec):
+def test_effective_request_is_the_largest_at_any_time(spec):
     # Walk through the pod's life: at any moment the containers that run together need at
     # most that much, and at one moment exactly that.
     for resource in (GPU, NIC):
@@ -82,14 +82,14 @@ def test_the_effective_request_is_that_of_the_neediest_moment(spec):
 TWO_NODES = [device("a0", 0), device("b0", 0), device("c1", 1), device("d1", 1)]
 
 
-def test_each_container_is_aligned_by_itself():
+def test_container_scope_aligns_each_container():
     world = World({GPU: TWO_NODES}, policy="single-numa-node")
     allocation = world.admit(pod("p", container("x", gpu=1), container("y", gpu=2)))
     assert world.held("p") == {"x": {GPU: ["a0"]}, "y": {GPU: ["c1", "d1"]}}
     assert allocation.affinities == {"x": Hint(0b01, True), "y": Hint(0b10, True)}
 
 
-def test_the_pod_is_aligned_as_a_whole():
+def test_pod_scope_aligns_the_whole_pod():
     world = World({GPU: TWO_NODES}, policy="single-numa-node", scope="pod")
     assert_rejected_by_topology(world, pod("p", container("x", gpu=1), container("y", gpu=2)))
     allocation = world.admit(pod("q", container("x", gpu=1), container("y", gpu=1)))
@@ -97,7 +97,7 @@ def test_the_pod_is_aligned_as_a_whole():
     assert allocation.affinities == {"x": Hint(0b01, True), "y": Hint(0b01, True)}
 
 
-def test_no_policy_no_affinity():
+def test_policy_none_gives_no_affinity():
     world = World({GPU: TWO_NODES})
     assert world.admit(pod("p", gpu=3)).affinities == {}
     assert world.held("p") == {"app": {GPU: ["a0", "b0", "c1"]}}
@@ -117,7 +117,7 @@ def assert_rejected_by_topology(world: World, spec: Pod) -> None:
     ("policy", "admitted"),
     [("none", True), ("best-effort", True), ("restricted", True), ("single-numa-node", False)],
 )
-def test_more_than_a_node_has(policy, admitted):
+def test_request_larger_than_a_numa_node(policy, admitted):
     world = World({GPU: TWO_NODES}, policy=policy)
     if admitted:
         world.admit(pod("p", gpu=3))
@@ -129,7 +129,7 @@ def test_more_than_a_node_has(policy, admitted):
     ("policy", "admitted"),
     [("none", True), ("best-effort", True), ("restricted", False), ("single-numa-node", False)],
 )
-def test_what_is_free_lies_on_two_nodes(policy, admitted):
+def test_free_devices_on_two_numa_nodes(policy, admitted):
     world = World({GPU: TWO_NODES}, policy=policy)
     world.admit(pod("p", container("x", gpu=1), container("y", gpu=1)), preferring("a0", "c1"))
     if admitted:
@@ -178,7 +178,7 @@ def fits(world: World, allocation: PodAllocation) -> None:
 
 
 @given(worlds, strategies.pod_lists | strategies.light_pod_lists, strategies.preferences)
-def test_what_is_admitted_fits_and_what_is_rejected_changes_nothing(world, pods, preference):
+def test_random_pods_fit_or_change_nothing(world, pods, preference):
     # No device has two pods; what is admitted fits; a rejected pod leaves the ledger as it was.
     admitted = 0
     for spec in pods:
@@ -210,7 +210,7 @@ def needs(spec: Pod, resource: ResourceName) -> int:
     st.fixed_dictionaries({GPU: strategies.healthy_lists, NIC: strategies.healthy_lists}),
     strategies.pod_lists,
 )
-def test_a_pod_is_rejected_only_if_it_does_not_fit(lists, pods):
+def test_pod_is_rejected_only_if_it_does_not_fit(lists, pods):
     # With plugins that work and no topology, counting alone decides who is admitted.
     world = World(lists)
     free = {resource: len(rows) for resource, rows in lists.items()}
@@ -235,7 +235,7 @@ def test_a_pod_is_rejected_only_if_it_does_not_fit(lists, pods):
     strategies.policies,
     strategies.scopes,
 )
-def test_the_order_in_lists_changes_nothing(data, lists, pods, policy, scope):
+def test_order_of_lists_does_not_matter(data, lists, pods, policy, scope):
     # Permuted device lists: the same answers, devices and affinities for every pod.
     shuffled = {name: data.draw(st.permutations(rows)) for name, rows in lists.items()}
     one = World(lists, policy=policy, scope=scope)
@@ -259,9 +259,7 @@ def outcome(world: World, spec: Pod) -> object:
     strategies.pods("gpu-pod"),
     strategies.pods("nic-pod"),
 )
-def test_the_order_of_pods_that_do_not_compete_changes_nothing(
-    gpus, nics, policy, scope, gpu_pod, nic_pod
-):
+def test_order_of_independent_pods_does_not_matter(gpus, nics, policy, scope, gpu_pod, nic_pod):
     # One pod wants GPUs only, the other NICs only: whoever comes first, all is the same.
     pods = [only(gpu_pod, GPU), only(nic_pod, NIC)]
     seen = []
@@ -328,7 +326,7 @@ class Interleaving:
         except StopIteration:
             self.world.ledger.commit(allocation.draft)
             self.admitted[uid] = {
-                name: dict(held) for name, held in allocation.draft.holdings.items()
+                name: dict(held) for name, held in allocation.draft.allocated.items()
             }
             self._end(uid, allocation)
         except Rejected:
@@ -356,7 +354,7 @@ class Interleaving:
     strategies.pod_lists | strategies.light_pod_lists,
     st.lists(DISTURBANCES, min_size=10, max_size=40),
 )
-def test_all_or_nothing_whatever_happens_meanwhile(world, pods, disturbances):
+def test_all_or_nothing_with_random_events_during_rpcs(world, pods, disturbances):
     # At every moment no device has two pods and the indexes are true. At the end the ledger
     # is exactly what the admitted pods got: a pod that was rejected, whose plugin failed, or
     # whose admission was broken off, left nothing.
@@ -381,14 +379,14 @@ def counts_match(spec: Pod, held) -> None:
             assert len(holding.ids) == each.limits[resource]
 
 
-def test_two_pods_asked_at_the_same_time_get_different_devices():
+def test_concurrent_pods_get_different_devices():
     world = World({GPU: devices("a", "b")}, preferred=False)
     both = [world.begin(pod(uid, gpu=1))[1] for uid in "pq"]
     assert [next(steps).device_ids for steps in both] == [("a",), ("b",)]
     world.check()
 
 
-def test_a_pod_sees_what_another_was_about_to_get_come_back():
+def test_pod_can_use_devices_of_a_failed_concurrent_pod():
     world = World({GPU: devices("a")}, preferred=False)
     _, first = world.begin(pod("p", gpu=1))
     next(first)
@@ -400,7 +398,7 @@ def test_a_pod_sees_what_another_was_about_to_get_come_back():
     assert world.held("q") == {"app": {GPU: ["a"]}}
 
 
-def test_a_plugin_that_leaves_while_it_chooses():
+def test_plugin_disconnects_during_preference():
     world = World({GPU: devices("a", "b")})
     allocation, steps = world.begin(pod("p", gpu=1))
     next(steps)
@@ -409,10 +407,10 @@ def test_a_plugin_that_leaves_while_it_chooses():
         steps.send(("a",))
     world.open.remove(allocation)
     world.check()
-    assert not world.ledger.is_held(GPU)
+    assert not world.ledger.is_in_use(GPU)
 
 
-def test_a_resource_that_is_forgotten_while_its_plugin_chooses():
+def test_resource_is_removed_during_preference():
     world = World({GPU: devices("a", "b")})
     allocation, steps = world.begin(pod("p", gpu=1))
     next(steps)
@@ -424,7 +422,7 @@ def test_a_resource_that_is_forgotten_while_its_plugin_chooses():
     world.check()
 
 
-def test_broken_off_before_it_began():
+def test_generator_closed_before_it_started():
     world = World({GPU: devices("a")})
     allocation, steps = world.begin(pod("p", gpu=1))
     steps.close()
@@ -432,7 +430,7 @@ def test_broken_off_before_it_began():
     world.check()
 
 
-def test_a_bug_on_the_way_gives_everything_back():
+def test_unexpected_error_frees_everything():
     world = World({GPU: devices("a")})
 
     def broken(wanted: Wanted):
@@ -441,10 +439,10 @@ def test_a_bug_on_the_way_gives_everything_back():
     with pytest.raises(ZeroDivisionError):
         world.admit(pod("p", gpu=1), broken)
     world.check()
-    assert not world.ledger.is_held(GPU)
+    assert not world.ledger.is_in_use(GPU)
 
 
-def test_of_two_pods_that_come_together_the_second_sees_the_first():
+def test_node_check_counts_concurrent_pods():
     # Checked, but not committed yet: the room on the node is taken all the same.
     node = Node({ResourceName("pods"): 1})
     world = World({})

@@ -14,7 +14,7 @@ from devicemanager.core.errors import (
 )
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid
 from devicemanager.core.inventory import EMPTY
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.rejection import Rejected
 from tests.helpers import World, answer, container, device, device_list, devices, entries, pod
 from tests.strategies import GPU, NIC
@@ -24,7 +24,7 @@ RESTARTING = AdmissionContext(sources_ready=False)
 
 def hold(world: World, uid: str, *ids: str, name: str = "app", resource=GPU) -> None:
     """As if a checkpoint said so."""
-    held = Holding({-1: tuple(map(DeviceId, ids))}, b"stored")
+    held = AllocatedDevices({-1: tuple(map(DeviceId, ids))}, b"stored")
     world.ledger.restore([(PodUid(uid), ContainerName(name), resource, held)])
 
 
@@ -51,21 +51,21 @@ HELD_UNHEALTHY = (
 SICK = [device("a", health="Unhealthy")]
 
 
-def test_changed_request_comes_first():
+def test_changed_request_is_checked_first():
     # Nothing else is right either: the plugin is unknown, the device gone.
     world = World({})
     hold(world, "p", "a")
     assert rejection(world, pod("p", gpu=2)) == CHANGED
 
 
-def test_changed_request_even_while_sources_are_not_ready():
+def test_changed_request_is_checked_while_sources_are_not_ready():
     world = World({})
     hold(world, "p", "a")
     running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
     assert rejection(world, pod("p", gpu=2), context=running) == CHANGED
 
 
-def test_a_running_container_needs_nothing_while_sources_are_not_ready():
+def test_running_container_needs_nothing_while_sources_are_not_ready():
     world = World({GPU: SICK})
     hold(world, "p", "a")
     running = AdmissionContext(sources_ready=False, running=frozenset({ContainerName("app")}))
@@ -74,7 +74,7 @@ def test_a_running_container_needs_nothing_while_sources_are_not_ready():
     assert rejection(world, pod("p", gpu=1), context=RESTARTING) == NO_HEALTHY
 
 
-def test_a_finished_init_container_needs_nothing_either():
+def test_finished_init_container_needs_nothing_while_sources_are_not_ready():
     # Q5
     world = World({})
     hold(world, "p", "a", name="init")
@@ -94,46 +94,46 @@ def test_a_finished_init_container_needs_nothing_either():
     )
 
 
-def test_unregistered_comes_before_health():
+def test_unregistered_is_checked_before_health():
     world = World({})
     hold(world, "p", "a")
     assert rejection(world, pod("p", gpu=1)) == UNREGISTERED
 
 
-def test_a_device_resource_is_one_that_somebody_holds():
+def test_resource_in_use_is_a_device_resource():
     # Nobody registered it: another pod's allocation makes it a device resource.
     world = World({})
     hold(world, "other", "a")
     assert rejection(world, pod("p", gpu=1)) == UNREGISTERED
 
 
-def test_an_unknown_resource_is_not_ours():
+def test_unknown_resource_is_not_a_device_resource():
     world = World({})
     world.admit(pod("p", gpu=3, nic=1))
     assert world.held("p") == {}
 
 
-def test_no_healthy_comes_before_held_unhealthy():
+def test_no_healthy_device_is_checked_before_allocated_unhealthy():
     world = World({GPU: SICK})
     hold(world, "p", "a")
     assert rejection(world, pod("p", gpu=1)) == NO_HEALTHY
 
 
 @pytest.mark.parametrize("rows", [[], SICK])
-def test_no_healthy(rows):
+def test_no_healthy_device_is_rejected(rows):
     assert rejection(World({GPU: rows}), pod("p", gpu=1)) == NO_HEALTHY
 
 
 @pytest.mark.parametrize(
     "rows", [[*SICK, device("b")], [device("b")]], ids=["fell ill", "vanished"]
 )
-def test_held_unhealthy(rows):
+def test_allocated_unhealthy_device_is_rejected(rows):
     world = World({GPU: rows})
     hold(world, "p", "a")
     assert rejection(world, pod("p", gpu=1)) == HELD_UNHEALTHY
 
 
-def test_held_and_healthy_asks_nobody():
+def test_allocated_healthy_devices_need_no_call():
     world = World({GPU: devices("a", "b")})
     hold(world, "p", "a")
 
@@ -154,7 +154,7 @@ def test_held_and_healthy_asks_nobody():
         (devices("a"), ["a"], 1, "Requested: 1, Available: 0"),
     ],
 )  # fmt: skip
-def test_unavailable(rows, held, asked, text):
+def test_too_few_available_devices_are_rejected(rows, held, asked, text):
     world = World({GPU: rows})
     if held:
         hold(world, "other", *held)
@@ -162,7 +162,7 @@ def test_unavailable(rows, held, asked, text):
     assert rejection(world, pod("p", gpu=asked)) == want
 
 
-def test_unavailable_counts_what_is_still_needed_after_reuse():
+def test_rejection_counts_devices_needed_after_reuse():
     world = World({GPU: devices("a", "b", "c")})
     spec = pod("p", container("app", gpu=4), init=[container("init", gpu=2)])
     assert rejection(world, spec) == (
@@ -171,7 +171,7 @@ def test_unavailable_counts_what_is_still_needed_after_reuse():
 
 
 @pytest.mark.parametrize("rows", [[], SICK, devices("a")])
-def test_nothing_asked_nothing_needed(rows):
+def test_request_of_zero_needs_nothing(rows):
     # Q16
     world = World({GPU: rows})
     world.admit(pod("p", gpu=0))
@@ -212,11 +212,11 @@ def fails(*errors):
         ),
     ],
 )
-def test_the_plugin_fails(answers, text):
+def test_failed_allocate_is_rejected(answers, text):
     assert rejection(World({GPU: devices("a", "b")}), pod("p", gpu=1), answers) == text
 
 
-def test_a_failed_choice_leaves_nothing_in_use():
+def test_failed_preference_leaves_nothing_in_use():
     # Q4: also for the resources and containers that went well before it.
     world = World({GPU: devices("a", "b"), NIC: devices("n")})
     spec = pod("p", container("one", gpu=1, nic=1), container("two", gpu=1))
@@ -226,7 +226,7 @@ def test_a_failed_choice_leaves_nothing_in_use():
     assert world.held("p") == {"one": {GPU: ["a"], NIC: ["n"]}, "two": {GPU: ["b"]}}
 
 
-def test_the_quirk_leaves_them_in_use():
+def test_quirk_leaves_devices_in_use():
     world = World({GPU: devices("a", "b")})
     quirk = Rules(quirks=frozenset({"Q4"}))
     empty = lambda wanted: AllocateAnswer(()) if isinstance(wanted, AllocateWanted) else ()  # noqa: E731
@@ -235,7 +235,7 @@ def test_the_quirk_leaves_them_in_use():
     assert "Requested: 2, Available: 1" in rejection(world, pod("q", gpu=2))
 
 
-def test_one_question_a_container_and_resource_sorted_by_resource():
+def test_one_allocate_per_container_and_resource():
     world = World({NIC: devices("n"), GPU: devices("a", "b", "c")}, preferred=False)
     asked = []
 
@@ -249,12 +249,12 @@ def test_one_question_a_container_and_resource_sorted_by_resource():
     assert world.ledger.container(PodUid("p"), ContainerName("two"))[GPU].response == b"first"
 
 
-def test_an_answer_to_another_question():
+def test_response_of_the_wrong_type_is_an_error():
     world = World({GPU: devices("a")}, preferred=False)
     with pytest.raises(TypeError, match="AllocateAnswer"):
         world.admit(pod("p", gpu=1), lambda _: ())
     world.check()
-    assert not world.ledger.is_held(GPU)
+    assert not world.ledger.is_in_use(GPU)
 
 
 INIT_REUSE = [
@@ -287,7 +287,7 @@ INIT_REUSE = [
     ("init", "apps", "want"), [row[1:] for row in INIT_REUSE], ids=[row[0] for row in INIT_REUSE]
 )
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_reuse(init, apps, want, scope):
+def test_reuse_of_init_container_devices(init, apps, want, scope):
     world = World({GPU: devices(*(f"d{n}" for n in range(5)))}, scope=scope)
     spec = pod(
         "p",
@@ -300,7 +300,7 @@ def test_reuse(init, apps, want, scope):
     world.check()
     world.ledger.release(PodUid("p"))
     world.check()
-    assert not world.ledger.is_held(GPU)
+    assert not world.ledger.is_in_use(GPU)
 
 
 def test_reuse_is_per_resource():
@@ -310,14 +310,14 @@ def test_reuse_is_per_resource():
     assert world.held("p") == {"init": {GPU: ["a"]}, "app": {NIC: ["a"]}}
 
 
-def test_what_an_earlier_admission_gave_an_init_container_is_handed_on():
+def test_devices_of_an_earlier_admission_are_reusable():
     world = World({GPU: devices("a", "b")})
     hold(world, "p", "b", name="init")
     world.admit(pod("p", container("app", gpu=1), init=[container("init", gpu=1)]))
     assert world.held("p") == {"init": {GPU: ["b"]}, "app": {GPU: ["b"]}}
 
 
-def test_devices_are_recorded_under_their_nodes():
+def test_devices_are_recorded_by_numa_node():
     rows = [
         device("one", 1),
         device("both", 1, 0),
@@ -334,7 +334,7 @@ def test_devices_are_recorded_under_their_nodes():
     assert by_numa_node(EMPTY, frozenset({DeviceId("x")})) == {-1: ("x",)}
 
 
-def test_a_container_of_another_name_shares_nothing():
+def test_containers_do_not_share_devices():
     world = World({GPU: devices("a", "b", "c")})
     hold(world, "p", "a", name="app")
     world.admit(pod("p", container("app", gpu=1), container("more", gpu=1)))

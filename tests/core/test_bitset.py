@@ -11,7 +11,7 @@ members = st.sets(st.integers(0, 200), max_size=60)
 
 
 @given(members)
-def test_members_come_back_ascending(numbers):
+def test_numbers_are_ascending(numbers):
     # What goes in comes out, sorted, however the set was made.
     bits = bitset.of(numbers)
     assert list(bitset.numbers(bits)) == sorted(numbers)
@@ -20,21 +20,21 @@ def test_members_come_back_ascending(numbers):
 
 
 @given(members)
-def test_select_takes_the_items_at_those_positions(numbers):
+def test_select_returns_items_at_the_positions(numbers):
     # A position in the set is an item in the answer, in order, for few and for many.
     items = [f"item{n}" for n in range(201)]
     assert bitset.select(items, bitset.of(numbers)) == tuple(items[n] for n in sorted(numbers))
 
 
 @given(members, st.integers(0, 70))
-def test_lowest_takes_the_first(numbers, count):
+def test_lowest_returns_the_first_members(numbers, count):
     # The lowest are the first of the sorted members, and all if there are too few.
     lowest = bitset.lowest(bitset.of(numbers), count)
     assert list(bitset.numbers(lowest)) == sorted(numbers)[:count]
 
 
 @given(members, members)
-def test_operators_are_those_of_sets(a, b):
+def test_operators_agree_with_sets(a, b):
     # Union, intersection and difference of integers mean those of sets.
     x, y = bitset.of(a), bitset.of(b)
     assert set(bitset.numbers(x | y)) == a | b
@@ -42,6 +42,6 @@ def test_operators_are_those_of_sets(a, b):
     assert set(bitset.numbers(x & ~y)) == a - b
 
 
-def test_nothing():
+def test_empty_set():
     assert bitset.of([]) == bitset.from_flags([]) == 0
     assert bitset.select(["a"], 0) == ()

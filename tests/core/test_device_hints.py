@@ -14,7 +14,7 @@ def index_on(node: int):
     return device_list_from(Columns.of(devices)).device_index
 
 
-def test_a_list_with_other_nodes_is_grouped_anew_and_the_same_is_not() -> None:
+def test_layout_is_cached_until_the_topology_changes() -> None:
     provider = DeviceHintProvider(configure(NumaTopology.of([0, 1]), "restricted"))
     first, second = index_on(0), index_on(1)
     assert provider.layout(GPU, first).masks == (1,)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devicemanager.core.endpoints import Endpoint, Endpoints, PluginOptions
+from devicemanager.core.endpoints import EndpointInfo, Endpoints, PluginOptions
 from devicemanager.core.ids import EndpointId
 from tests.helpers import device_list, devices
 from tests.strategies import GPU, NIC
@@ -26,13 +26,13 @@ def counts(endpoints: Endpoints, resource=GPU) -> tuple[int, int] | None:
     return None if found is None else (found.capacity, found.allocatable)
 
 
-def test_an_endpoint_cannot_be_changed():
-    endpoint = Endpoint(EndpointId(1), GPU, "a.sock")
+def test_endpoint_info_is_immutable():
+    endpoint = EndpointInfo(EndpointId(1), GPU, "a.sock")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         endpoint.name = "b.sock"
 
 
-def test_registered_and_not_listed_yet():
+def test_registered_resource_without_a_list():
     endpoints = Endpoints()
     id_ = connect(endpoints)
     assert counts(endpoints) == (0, 0)
@@ -48,7 +48,7 @@ def test_unknown_resource():
     assert list(endpoints.resources()) == []
 
 
-def test_each_list_replaces_the_one_before():
+def test_list_replaces_the_one_before():
     endpoints = Endpoints()
     id_ = connect(endpoints)
     assert endpoints.update(id_, device_list(devices("a", "b")))
@@ -57,7 +57,7 @@ def test_each_list_replaces_the_one_before():
 
 
 @pytest.mark.parametrize("lists_of_all", [False, True])
-def test_a_list_of_a_replaced_registration_counts_with_a_quirk_only(lists_of_all):
+def test_list_of_replaced_endpoint_counts_only_with_quirk(lists_of_all):
     endpoints = Endpoints(several=False, lists_of_all=lists_of_all)
     old, new = connect(endpoints), connect(endpoints, "b.sock")
     assert endpoints.update(new, device_list(devices("a")))
@@ -71,7 +71,7 @@ def test_a_list_of_a_replaced_registration_counts_with_a_quirk_only(lists_of_all
     assert not endpoints.update(EndpointId(99), late)
 
 
-def test_a_stream_that_ends_leaves_the_devices_unhealthy():
+def test_end_of_stream_makes_devices_unallocatable():
     endpoints = Endpoints()
     id_ = connect(endpoints)
     endpoints.update(id_, device_list(devices("a", "b")))
@@ -84,13 +84,13 @@ def test_a_stream_that_ends_leaves_the_devices_unhealthy():
     assert not endpoints.is_connected(id_)
 
 
-def test_a_stream_that_fails_at_once_leaves_nothing():
+def test_end_of_stream_before_the_first_list():
     endpoints = Endpoints()
     endpoints.disconnect(connect(endpoints), now=1.0)
     assert counts(endpoints) == (0, 0)
 
 
-def test_it_ends_once():
+def test_second_end_of_a_stream_has_no_effect():
     endpoints = Endpoints()
     id_ = connect(endpoints)
     assert endpoints.disconnect(id_, now=1.0) is not None
@@ -100,7 +100,7 @@ def test_it_ends_once():
     assert endpoints.expire(301.5, GRACE) == (GPU,)
 
 
-def test_the_newest_serves_and_the_counts_do_not_dip():
+def test_newest_endpoint_serves_and_counts_do_not_drop():
     endpoints = Endpoints()
     old, new = connect(endpoints, "old.sock"), None
     endpoints.update(old, device_list(devices("a", "b")))
@@ -112,7 +112,7 @@ def test_the_newest_serves_and_the_counts_do_not_dip():
     assert counts(endpoints) == (3, 3)
 
 
-def test_a_survivor_is_promoted_with_the_last_list_it_sent():
+def test_promoted_endpoint_keeps_its_last_list():
     endpoints = Endpoints()
     old = connect(endpoints, "old.sock")
     endpoints.update(old, device_list(devices("a", "b")))
@@ -125,7 +125,7 @@ def test_a_survivor_is_promoted_with_the_last_list_it_sent():
     assert endpoints.expire(1000.0, GRACE) == ()
 
 
-def test_an_older_one_that_leaves_changes_nothing():
+def test_end_of_older_endpoint_changes_nothing():
     endpoints = Endpoints()
     old, new = connect(endpoints, "old.sock"), connect(endpoints, "new.sock")
     endpoints.update(new, device_list(devices("c")))
@@ -137,7 +137,7 @@ def test_an_older_one_that_leaves_changes_nothing():
     assert endpoints.expire(1000.0, GRACE) == ()
 
 
-def test_the_same_socket_again_replaces_the_older_connection():
+def test_same_socket_replaces_the_older_endpoint():
     # Q2
     endpoints = Endpoints()
     old = connect(endpoints, "a.sock")
@@ -148,13 +148,13 @@ def test_the_same_socket_again_replaces_the_older_connection():
     assert counts(endpoints) == (1, 1)
 
 
-def test_the_same_socket_for_another_resource_replaces_nothing():
+def test_same_socket_for_another_resource_replaces_nothing():
     endpoints = Endpoints()
     one, two = connect(endpoints, "a.sock", GPU), connect(endpoints, "a.sock", NIC)
     assert [endpoint.id for endpoint in endpoints.connected()] == [one, two]
 
 
-def test_late_events_of_a_replaced_connection():
+def test_late_events_of_replaced_endpoint_are_ignored():
     # Q1: neither the late end nor a late list of the old one touches the new one.
     endpoints = Endpoints()
     old = connect(endpoints)
@@ -166,7 +166,7 @@ def test_late_events_of_a_replaced_connection():
 
 
 @pytest.mark.parametrize(("after", "gone"), [(0.0, False), (GRACE, False), (GRACE + 0.001, True)])
-def test_the_grace_time(after, gone):
+def test_resource_is_removed_after_the_grace_period(after, gone):
     endpoints = Endpoints()
     id_ = connect(endpoints)
     endpoints.disconnect(id_, now=1000.0)
@@ -176,7 +176,7 @@ def test_the_grace_time(after, gone):
     assert endpoints.expire(1000.0 + after, GRACE) == ()
 
 
-def test_coming_back_ends_the_grace_time():
+def test_registration_ends_the_grace_period():
     endpoints = Endpoints()
     endpoints.disconnect(connect(endpoints), now=0.0)
     id_ = connect(endpoints)
@@ -186,7 +186,7 @@ def test_coming_back_ends_the_grace_time():
     assert endpoints.expire(1300.5, GRACE) == (GPU,)
 
 
-def test_what_a_checkpoint_names():
+def test_restored_resource_has_no_devices_and_a_grace_period():
     endpoints = Endpoints()
     endpoints.restore(GPU, now=10.0)
     assert counts(endpoints) == (0, 0)
@@ -196,7 +196,7 @@ def test_what_a_checkpoint_names():
     assert endpoints.expire(310.5, GRACE) == (GPU,)
 
 
-def test_a_checkpoint_does_not_hide_a_plugin_that_is_there():
+def test_restore_does_not_replace_a_connected_plugin():
     endpoints = Endpoints()
     endpoints.update(connect(endpoints), device_list(devices("a")))
     endpoints.restore(GPU, now=0.0)
@@ -215,7 +215,7 @@ def test_resources_are_sorted():
 
 
 @given(st.lists(st.tuples(st.sampled_from("cld"), st.integers(0, 3)), max_size=30))
-def test_only_connected_registrations_matter(actions):
+def test_random_events_only_connected_endpoints_count(actions):
     # Whatever happened: the newest connected registration serves; as soon as it has listed,
     # its last list counts; with none connected nothing is allocatable; numbers never repeat.
     endpoints = Endpoints()

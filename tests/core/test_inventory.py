@@ -21,7 +21,7 @@ def last_rows(rows: list[Device]) -> dict[str, Device]:
 
 
 @given(strategies.raw_lists, strategies.raw_lists)
-def test_counts(earlier, rows):
+def test_capacity_and_allocatable(earlier, rows):
     # capacity is the number of distinct ids, allocatable those whose last row is Healthy,
     # whatever list came before.
     result = device_list(rows, device_list(earlier))
@@ -33,7 +33,7 @@ def test_counts(earlier, rows):
 
 
 @given(strategies.raw_lists)
-def test_numbering(rows):
+def test_devices_are_numbered_in_id_order(rows):
     # Numbers follow the ids' order; each node's set is exactly the devices that name it.
     device_index = device_list(rows).device_index
     counted = last_rows(rows)
@@ -49,7 +49,7 @@ def test_numbering(rows):
 
 
 @given(strategies.device_lists, st.randoms(use_true_random=False))
-def test_order_in_a_list_changes_nothing(rows, random):
+def test_order_of_a_list_does_not_matter(rows, random):
     # A permuted list has the same devices, numbers and sets, and changes nothing.
     shuffled = random.sample(rows, len(rows))
     one, other = device_list(rows), device_list(shuffled)
@@ -60,7 +60,7 @@ def test_order_in_a_list_changes_nothing(rows, random):
 
 
 @given(strategies.raw_lists, strategies.raw_lists)
-def test_changes(earlier, rows):
+def test_changes_between_lists(earlier, rows):
     # added, removed and changed are what comparing the devices one by one gives, whether or
     # not the two lists share a numbering.
     before, after = last_rows(earlier), last_rows(rows)
@@ -80,7 +80,7 @@ def test_changes(earlier, rows):
 
 
 @given(strategies.raw_lists)
-def test_disconnected(rows):
+def test_disconnected_list_is_not_allocatable(rows):
     # When the plugin has left the same devices are there, and none may be allocated.
     connected = device_list(rows)
     gone = connected.disconnected()
@@ -92,36 +92,36 @@ def test_disconnected(rows):
     assert back.device_index is gone.device_index
 
 
-def test_a_change_of_health_keeps_the_numbering():
+def test_health_change_keeps_the_numbering():
     before = device_list([device("b", 1), device("a", 0)])
     after = device_list([device("b", 1, health="Unhealthy"), device("a", 0)], before)
     assert after.device_index is before.device_index
     assert changes(before, after).changed == ("b",)
 
 
-def test_a_change_of_topology_does_not():
+def test_topology_change_replaces_the_numbering():
     before = device_list([device("a", 0)])
     after = device_list([device("a", 1)], before)
     assert after.device_index is not before.device_index
     assert changes(before, after).changed == ("a",)
 
 
-def test_a_later_row_of_an_id_counts():
+def test_last_row_of_an_id_counts():
     result = device_list([device("a", 0), device("a", 1, health="Sick")])
     assert result.devices() == (device("a", 1, health="Sick"),)
 
 
-def test_ids_that_are_not_there_are_left_out():
+def test_unknown_ids_are_left_out():
     device_index = device_list(devices("a", "b")).device_index
     assert device_index.bits(["b", "zebra"]) == bitset.of([1])
 
 
-def test_nothing_listed():
+def test_empty_list():
     assert (EMPTY.capacity, EMPTY.allocatable, EMPTY.has_topology) == (0, 0, False)
     assert not changes(EMPTY, device_list([]))
 
 
-def test_doubts():
+def test_warnings_about_a_list():
     rows = [
         device("a"),
         device("a"),
@@ -130,25 +130,25 @@ def test_doubts():
     ]
     columns = Columns.of(rows)
     assert list_warnings(columns, device_list_from(columns)) == (
-        "1 device ids are listed twice: the last one counts",
+        "1 duplicate device ids: the last entry of an id counts",
         "a device has an empty id",
-        "health 'Sick' is neither Healthy nor Unhealthy: unhealthy",
-        "NUMA node -5 does not exist: node ids are 0 to 1023, it is ignored",
+        "invalid health 'Sick': counts as Unhealthy",
+        "invalid NUMA node -5: ignored; node ids are 0 to 1023",
     )
 
 
-def test_no_doubts():
+def test_no_warnings_about_a_valid_list():
     columns = Columns.of([device("a", 0), device("b", health="Unhealthy")])
     assert list_warnings(columns, device_list_from(columns)) == ()
 
 
-def test_a_negative_node_aligns_with_nothing():
+def test_negative_node_is_topology_without_nodes():
     result = device_list([device("a", -5)])
     assert result.has_topology
     assert dict(result.device_index.per_node) == {}
 
 
-def test_a_node_that_no_machine_has_is_ignored():
+def test_node_out_of_range_is_ignored():
     # The kernel's own limit; the devices' other nodes count.
     result = device_list([device("a", 1023, 1024), device("b", 2**62), device("c")])
     assert dict(result.device_index.per_node) == {1023: 1}
@@ -200,14 +200,14 @@ def cost_of_a_list(rows: list[Device]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_list_costs_what_it_has_bytes(shape):
+def test_list_takes_linear_time(shape):
     # Twice the list is twice the work and twice the memory, not four times.
     one, two = (cost_of_a_list(SHAPES[shape](size)) for size in (3000, 6000))
     assert two[0] < 2.5 * one[0] + 1000
     assert two[1] < 2.5 * one[1] + 100_000
 
 
-def test_many_devices_taken_at_once_cost_what_they_are():
+def test_choosing_many_devices_takes_linear_time():
     # Not an integer of all devices for each of them.
     numbers = range(0, 200_000, 2)
     assert bitset.of(numbers) == int("01" * 100_000, 2)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from devicemanager.core.errors import InternalError
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.ledger import Draft, Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, Draft, Ledger
 from tests.helpers import device_list, devices, entries, held_by, holders
 from tests.strategies import GPU, NIC
 
@@ -17,8 +17,8 @@ APP, SIDE = ContainerName("app"), ContainerName("side")
 NUMBERING = device_list(devices("a", "b", "c", "d")).device_index
 
 
-def holding(*ids: str, node: int = -1) -> Holding:
-    return Holding({node: tuple(map(DeviceId, ids))}, b"answer")
+def holding(*ids: str, node: int = -1) -> AllocatedDevices:
+    return AllocatedDevices({node: tuple(map(DeviceId, ids))}, b"answer")
 
 
 def ids(*names: str) -> frozenset[DeviceId]:
@@ -36,51 +36,51 @@ def used(ledger: Ledger, resource: ResourceName = GPU) -> tuple[str, ...]:
     return NUMBERING.select(ledger.in_use(resource, NUMBERING))
 
 
-def test_a_draft_is_in_use_and_no_entry():
+def test_draft_is_in_use_but_not_an_entry():
     ledger = Ledger()
     draft = drafted(ledger, POD, "a", "b")
     assert used(ledger) == ("a", "b")
     assert POD not in ledger and list(ledger.pods()) == []
-    assert ledger.is_held(GPU) and not ledger.is_held(NIC)
+    assert ledger.is_in_use(GPU) and not ledger.is_in_use(NIC)
     ledger.self_check([draft])
 
 
-def test_what_is_overlooked_is_in_use_again_once_it_is_an_entry():
-    ledger = Ledger(overlooks_drafts=True)
+def test_ignored_draft_is_in_use_again_after_commit():
+    ledger = Ledger(ignores_drafts=True)
     draft, open_ = drafted(ledger, POD, "a"), Draft(OTHER)
     ledger.reserve(open_, GPU, ids("b"))
-    ledger.count_entries_only()
+    ledger.count_committed_only()
     assert used(ledger) == ("a",)
     ledger.commit(draft)
     ledger.record(open_, APP, GPU, holding("b"))
-    ledger.count_entries_only()
+    ledger.count_committed_only()
     assert used(ledger) == ("a", "b")
 
 
-def test_committed():
+def test_commit_makes_entries():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "b"))
     assert held_by(ledger, POD) == {"app": {GPU: ["a", "b"]}}
-    assert ledger.held(POD, APP, GPU) == ids("a", "b")
-    assert ledger.held(POD, APP, NIC) is None
-    assert ledger.held(POD, SIDE, GPU) is None
-    assert ledger.held_by_pod(POD, GPU) == ids("a", "b")
-    assert ledger.holders_of(GPU, ids("a", "c")) == {POD: {"a"}}
+    assert ledger.allocated(POD, APP, GPU) == ids("a", "b")
+    assert ledger.allocated(POD, APP, NIC) is None
+    assert ledger.allocated(POD, SIDE, GPU) is None
+    assert ledger.allocated_to_pod(POD, GPU) == ids("a", "b")
+    assert ledger.pods_using(GPU, ids("a", "c")) == {POD: {"a"}}
     assert list(ledger.resources()) == [(GPU, 2)]
     ledger.self_check()
 
 
-def test_dropped():
+def test_drop_frees_reservations():
     ledger = Ledger()
     draft = drafted(ledger, POD, "a", "b")
     ledger.drop(draft)
     ledger.drop(draft)
-    assert used(ledger) == () and not ledger.is_held(GPU)
+    assert used(ledger) == () and not ledger.is_in_use(GPU)
     assert list(ledger.resources()) == []
     ledger.self_check()
 
 
-def test_dropping_after_commit_does_nothing():
+def test_drop_after_commit_does_nothing():
     ledger = Ledger()
     draft = drafted(ledger, POD, "a")
     ledger.commit(draft)
@@ -89,7 +89,7 @@ def test_dropping_after_commit_does_nothing():
     ledger.self_check()
 
 
-def test_retracted():
+def test_retract_undoes_a_commit():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a"))
     before = entries(ledger)
@@ -101,7 +101,7 @@ def test_retracted():
     ledger.self_check()
 
 
-def test_retracted_to_nothing():
+def test_retract_removes_an_empty_pod():
     ledger = Ledger()
     draft = drafted(ledger, POD, "a")
     ledger.commit(draft)
@@ -112,14 +112,14 @@ def test_retracted_to_nothing():
     ledger.self_check()
 
 
-def test_one_device_in_two_containers_of_a_pod_is_in_use_until_both_are_gone():
+def test_device_of_two_containers_is_in_use_until_both_are_released():
     # An init container's device that was handed on.
     ledger = Ledger()
     draft = drafted(ledger, POD, "a", "b")
     ledger.reserve(draft, GPU, ids("a"))
     ledger.record(draft, SIDE, GPU, holding("a"))
     ledger.commit(draft)
-    assert ledger.held_by_pod(POD, GPU) == ids("a", "b")
+    assert ledger.allocated_to_pod(POD, GPU) == ids("a", "b")
     assert list(ledger.resources()) == [(GPU, 2)]
     ledger.self_check()
     assert ledger.release(POD).keys() == {APP, SIDE}
@@ -127,18 +127,18 @@ def test_one_device_in_two_containers_of_a_pod_is_in_use_until_both_are_gone():
     ledger.self_check()
 
 
-def test_the_same_id_of_two_resources_are_two_devices():
+def test_same_id_in_two_resources_is_two_devices():
     # Q8
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", resource=GPU))
     ledger.commit(drafted(ledger, OTHER, "a", resource=NIC))
-    assert ledger.holders_of(GPU, ids("a")) == {POD: {"a"}}
-    assert ledger.holders_of(NIC, ids("a")) == {OTHER: {"a"}}
+    assert ledger.pods_using(GPU, ids("a")) == {POD: {"a"}}
+    assert ledger.pods_using(NIC, ids("a")) == {OTHER: {"a"}}
     ledger.release(POD)
     assert (used(ledger, GPU), used(ledger, NIC)) == ((), ("a",))
 
 
-def test_what_is_held_follows_a_new_list():
+def test_devices_in_use_follow_a_new_numbering():
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "c"))
     assert used(ledger) == ("a", "c")
@@ -150,33 +150,33 @@ def test_what_is_held_follows_a_new_list():
     ledger.self_check()
 
 
-def test_a_device_on_two_nodes_is_held_once():
+def test_device_on_two_nodes_counts_once():
     ledger = Ledger()
-    both = Holding({0: (DeviceId("a"),), 1: (DeviceId("a"), DeviceId("b"))}, None)
+    both = AllocatedDevices({0: (DeviceId("a"),), 1: (DeviceId("a"), DeviceId("b"))}, None)
     ledger.restore([(POD, APP, GPU, both)])
-    assert ledger.held(POD, APP, GPU) == ids("a", "b")
+    assert ledger.allocated(POD, APP, GPU) == ids("a", "b")
     assert list(ledger.resources()) == [(GPU, 2)]
     ledger.self_check()
 
 
-def test_a_later_entry_of_the_same_key_counts():
+def test_last_restored_entry_counts():
     ledger = Ledger()
     ledger.restore([(POD, APP, GPU, holding("a", "b")), (POD, APP, GPU, holding("b", "c"))])
-    assert ledger.held(POD, APP, GPU) == ids("b", "c")
+    assert ledger.allocated(POD, APP, GPU) == ids("b", "c")
     assert used(ledger) == ("b", "c")
     ledger.self_check()
 
 
-def test_a_foreign_checkpoint_may_give_a_device_twice():
+def test_restored_device_of_two_pods():
     ledger = Ledger()
     ledger.restore([(POD, APP, GPU, holding("a")), (OTHER, APP, GPU, holding("a"))])
-    assert ledger.holders_of(GPU, ids("a")) == {POD: {"a"}, OTHER: {"a"}}
+    assert ledger.pods_using(GPU, ids("a")) == {POD: {"a"}, OTHER: {"a"}}
     ledger.release(POD)
     assert used(ledger) == ("a",)
     ledger.self_check()
 
 
-def test_releasing_what_is_not_there():
+def test_release_of_unknown_pod_does_nothing():
     assert Ledger().release(POD) == {}
 
 
@@ -184,15 +184,15 @@ def test_releasing_what_is_not_there():
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (lambda ledger: ledger._index[GPU].holders.pop(DeviceId("a")), "holders of vendor.com/gpu"),
-        (lambda ledger: ledger._index[GPU].holders.update(x=(POD,)), "holders of vendor.com/gpu"),
-        (lambda ledger: ledger._index[GPU].holders.update(a=(OTHER,)), "holders of vendor.com/gpu"),
+        (lambda ledger: ledger._index[GPU].users.pop(DeviceId("a")), "users of vendor.com/gpu"),
+        (lambda ledger: ledger._index[GPU].users.update(x=(POD,)), "users of vendor.com/gpu"),
+        (lambda ledger: ledger._index[GPU].users.update(a=(OTHER,)), "users of vendor.com/gpu"),
         (lambda ledger: setattr(ledger._index[GPU], "bits", 8), "set in use of vendor.com/gpu"),
         (lambda ledger: ledger._index.clear(), "no index for"),
-        (lambda ledger: ledger._pods.clear(), "holders of vendor.com/gpu"),
+        (lambda ledger: ledger._pods.clear(), "users of vendor.com/gpu"),
     ],
 )
-def test_self_check_finds_a_wrong_index(spoil, text):
+def test_self_check_detects_a_wrong_index(spoil, text):
     ledger = Ledger()
     ledger.commit(drafted(ledger, POD, "a", "b"))
     used(ledger)
@@ -202,10 +202,10 @@ def test_self_check_finds_a_wrong_index(spoil, text):
         ledger.self_check()
 
 
-def test_self_check_misses_a_draft_nobody_told_it_of():
+def test_self_check_detects_a_missing_draft():
     ledger = Ledger()
     drafted(ledger, POD, "a")
-    with pytest.raises(InternalError, match="holders"):
+    with pytest.raises(InternalError, match="users"):
         ledger.self_check()
 
 
@@ -219,7 +219,7 @@ ACTIONS = st.tuples(
 
 
 @given(st.lists(ACTIONS, max_size=25))
-def test_indexes_always_agree_with_a_recount(actions):
+def test_random_operations_keep_the_indexes_right(actions):
     # After any sequence of writes self_check passes, and the set in use is exactly the union
     # of what entries and open drafts name. What was asked before stays what it was.
     ledger = Ledger()
@@ -233,8 +233,8 @@ def test_indexes_always_agree_with_a_recount(actions):
             case "reserve":
                 # As the allocator does: one record for each key that nobody holds yet.
                 draft = drafts.get(uid) or Draft(pod)
-                known = draft.holdings.get(container, {})
-                if resource in known or ledger.held(pod, container, resource) is not None:
+                known = draft.allocated.get(container, {})
+                if resource in known or ledger.allocated(pod, container, resource) is not None:
                     continue
                 drafts[uid] = draft
                 ledger.reserve(draft, resource, ids(*names))
@@ -261,11 +261,11 @@ def test_indexes_always_agree_with_a_recount(actions):
             in_use = {id_ for resource, id_ in counted if resource == name}
             device_index = device_list(devices(*"abcdef")).device_index
             assert set(device_index.select(ledger.in_use(name, device_index))) == in_use
-            assert ledger.is_held(name) == bool(in_use)
+            assert ledger.is_in_use(name) == bool(in_use)
 
 
 @pytest.mark.parametrize("change", ["restore", "commit", "withdraw", "retract", "release"])
-def test_what_a_pod_held_stays_what_it_was(change):
+def test_returned_entries_do_not_change(change):
     ledger = Ledger()
     draft = drafted(ledger, POD, "a")
     ledger.commit(draft)

@@ -18,10 +18,10 @@ from devicemanager.core.messages import go_quoted
         ("", '""'),
     ],
 )
-def test_a_quoted_text_is_escaped_as_percent_q_does(text, quoted):
+def test_quoted_text_is_escaped_as_in_go(text, quoted):
     assert go_quoted(text) == quoted
 
 
-def test_the_reasons_of_a_failed_pod_are_the_kubelets():
+def test_rejection_reasons_are_the_kubelets():
     assert messages.TOPOLOGY_AFFINITY_ERROR == "TopologyAffinityError"
     assert messages.UNEXPECTED_ADMISSION_ERROR == "UnexpectedAdmissionError"

@@ -12,11 +12,11 @@ from devicemanager.core.pods import Container, Pod, effective_request
 from devicemanager.core.providers.cpu import CpuProvider, exclusive_cpus
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.providers.provider import (
-    Held,
+    CpusAndMemory,
     HintProvider,
     MemoryBlock,
-    hands_on,
     is_guaranteed,
+    makes_reusable,
 )
 from devicemanager.core.topology import Hint, NumaTopology
 
@@ -47,12 +47,12 @@ def memory(gib: int = 4) -> MemoryProvider:
     return MemoryProvider.of(TWO, {"memory": {0: gib * GIB, 1: gib * GIB}})
 
 
-def shown(provider: HintProvider, uid: str = "p", name: str = "c") -> Held:
-    return provider.held(PodUid(uid), ContainerName(name))
+def shown(provider: HintProvider, uid: str = "p", name: str = "c") -> CpusAndMemory:
+    return provider.allocated(PodUid(uid), ContainerName(name))
 
 
 class TestPods:
-    def test_guaranteed_needs_equal_requests_in_every_container(self) -> None:
+    def test_guaranteed_requires_equal_requests_in_every_container(self) -> None:
         good = container("c")
         burst = Container(good.name, good.limits, {ResourceName("cpu"): 500})
         best_effort = Container(ContainerName("x"))
@@ -62,21 +62,21 @@ class TestPods:
         assert not is_guaranteed(pod(good, best_effort))
         assert not is_guaranteed(pod(good, init=(burst,)))
 
-    def test_fractions_and_other_classes_get_no_cpu_of_their_own(self) -> None:
+    def test_fractions_and_other_classes_get_no_exclusive_cpus(self) -> None:
         assert exclusive_cpus(pod(container("c", 2)), container("c", 2)) == 2
         assert exclusive_cpus(pod(container("c", 1.5)), container("c", 1.5)) == 0
         assert exclusive_cpus(pod(container("c", 2, memory=0)), container("c", 2)) == 0
 
-    def test_only_ordinary_init_containers_hand_on(self) -> None:
+    def test_only_ordinary_init_containers_are_reusable(self) -> None:
         init, sidecar, main = container("i"), container("s", restartable=True), container("c")
         one = pod(main, init=(init, sidecar))
-        assert [hands_on(one, c) for c in (init, sidecar, main)] == [True, False, False]
+        assert [makes_reusable(one, c) for c in (init, sidecar, main)] == [True, False, False]
 
     @pytest.mark.parametrize(
         ("init", "expected"),
         [((), 3), (((5, False),), 5), (((1, True), (3, False)), 4), (((1, True), (1, True)), 5)],
     )
-    def test_effective_request_is_that_of_the_neediest_moment(
+    def test_effective_request_is_the_largest_at_any_time(
         self, init: tuple[tuple[int, bool], ...], expected: int
     ) -> None:
         inits = tuple(container(f"i{n}", n, restartable=r) for n, r in init)
@@ -95,19 +95,19 @@ class TestCpus:
         assert taken.hints(other, main) == {"cpu": both[1:]}
         assert taken.pod_hints(other) == {"cpu": both[1:]}
 
-    def test_nothing_asked_for_is_no_preference_and_no_change(self) -> None:
+    def test_no_request_gives_no_hints_and_no_change(self) -> None:
         main = container("c", 0.5)
         provider = cpus()
         assert provider.hints(pod(main), main) == provider.pod_hints(pod(main)) == {}
         assert provider.allocate(pod(main), main, None) is provider
 
-    def test_the_affinity_is_used_up_before_other_nodes(self) -> None:
+    def test_cpus_of_the_affinity_are_allocated_first(self) -> None:
         main = container("c", 5)
         taken = cpus().allocate(pod(main), main, 2)
-        assert shown(taken) == Held(cpu_ids=(0, 4, 5, 6, 7))
-        assert taken.pod_held(PodUid("p")) == shown(taken)
+        assert shown(taken) == CpusAndMemory(cpu_ids=(0, 4, 5, 6, 7))
+        assert taken.pod_allocated(PodUid("p")) == shown(taken)
 
-    def test_a_container_that_starts_again_keeps_its_cpus(self) -> None:
+    def test_restarted_container_keeps_its_cpus(self) -> None:
         main = container("c", 2)
         taken = cpus().allocate(pod(main), main, 2)
         assert taken.allocate(pod(main), main, 1) is taken
@@ -116,7 +116,7 @@ class TestCpus:
         more = container("c", 3)
         assert taken.hints(pod(more), more) == {"cpu": ()}
 
-    def test_what_one_container_of_a_pod_has_counts_for_the_whole_pod(self) -> None:
+    def test_pod_hints_count_cpus_of_its_containers(self) -> None:
         both = pod(container("c", 2), container("d", 2))
         taken = cpus().allocate(both, both.containers[0], 1)
         assert taken.pod_hints(both) == {"cpu": (Hint(1, True), Hint(3, False))}
@@ -125,7 +125,7 @@ class TestCpus:
         ("affinity", "text"),
         [(None, "requested=9, available=8"), (1, "requested=5, available=4")],
     )
-    def test_too_many_are_rejected_in_the_kubelets_words(
+    def test_too_many_cpus_are_rejected_with_the_kubelets_message(
         self, affinity: int | None, text: str
     ) -> None:
         main = container("c", 9)
@@ -133,7 +133,7 @@ class TestCpus:
             cpus().allocate(pod(main), main, affinity)
         assert str(caught.value) == f"not enough cpus available to satisfy request: {text}"
 
-    def test_init_containers_hand_on_and_sidecars_keep(self) -> None:
+    def test_cpus_of_init_containers_are_reusable_but_not_of_sidecars(self) -> None:
         init, sidecar = container("i", 3), container("s", 1, restartable=True)
         main = container("c", 3)
         one = pod(main, init=(init, sidecar))
@@ -145,22 +145,22 @@ class TestCpus:
         assert shown(provider, name="c").cpu_ids == (1, 2, 3)
         assert provider.free_cpus == 0b11110000
 
-    def test_hints_keep_what_the_init_container_had(self) -> None:
+    def test_hints_include_cpus_of_the_init_container(self) -> None:
         init, main = container("i", 2), container("c", 2)
         one = pod(main, init=(init,))
         after = cpus().allocate(one, init, 2)
         assert after.hints(one, main) == {"cpu": (Hint(2, True), Hint(3, False))}
 
-    def test_release_gives_everything_back(self) -> None:
+    def test_release_frees_all_cpus(self) -> None:
         main = container("c", 2)
         provider = cpus()
         assert provider.allocate(pod(main), main, None).release(PodUid("p")) == provider
         assert provider.release(PodUid("stranger")) is provider
-        assert cpus(reserved=(0, 7)).allocatable() == Held(cpu_ids=(1, 2, 3, 4, 5, 6))
+        assert cpus(reserved=(0, 7)).allocatable() == CpusAndMemory(cpu_ids=(1, 2, 3, 4, 5, 6))
 
 
 class TestMemory:
-    def test_hints_are_where_everything_fits_at_once(self) -> None:
+    def test_memory_hints_are_nodes_where_all_types_fit(self) -> None:
         pages = "hugepages-2Mi"
         provider = MemoryProvider.of(
             TWO, {"memory": {0: 4 * GIB, 1: 4 * GIB}, pages: {0: 0, 1: GIB}}
@@ -170,13 +170,13 @@ class TestMemory:
         expected = {pages: only_second, "memory": only_second}
         assert provider.hints(pod(main), main) == provider.pod_hints(pod(main)) == expected
 
-    def test_preferred_is_the_size_that_would_do_were_nothing_in_use(self) -> None:
+    def test_preferred_size_ignores_what_is_in_use(self) -> None:
         big, main = container("c", 1, 3 * GIB), container("c", 1, 2 * GIB)
         provider = memory().allocate(pod(big), big, 1)
         provider = provider.allocate(pod(big, uid="q"), big, 2)
         assert provider.hints(pod(main, uid="r"), main) == {"memory": (Hint(3, False),)}
 
-    def test_blocks_name_the_nodes_of_the_affinity(self) -> None:
+    def test_blocks_have_the_nodes_of_the_affinity(self) -> None:
         main = container("c", 1, 5 * GIB)
         taken = memory().allocate(pod(main), main, 3)
         assert shown(taken).memory == (MemoryBlock("memory", 5 * GIB, (0, 1)),)
@@ -184,11 +184,14 @@ class TestMemory:
         assert taken.hints(pod(main), main) == {"memory": (Hint(3, True),)}
         assert taken.pod_hints(pod(main)) == {"memory": (Hint(3, True),)}
 
-    def test_an_affinity_that_is_too_small_is_extended(self) -> None:
+    def test_too_small_affinity_is_extended(self) -> None:
         main = container("c", 1, 5 * GIB)
-        assert memory().allocate(pod(main), main, 1).pod_held(PodUid("p")).memory[0].nodes == (0, 1)
+        assert memory().allocate(pod(main), main, 1).pod_allocated(PodUid("p")).memory[0].nodes == (
+            0,
+            1,
+        )
 
-    def test_without_affinity_the_best_hint_counts(self) -> None:
+    def test_without_affinity_the_best_hint_is_used(self) -> None:
         main = container("c", 1, GIB)
         assert shown(memory().allocate(pod(main), main, None)).memory[0].nodes == (0,)
 
@@ -199,7 +202,7 @@ class TestMemory:
             (1, "failed to find NUMA nodes to extend the current topology hint"),
         ],
     )
-    def test_too_much_is_rejected_in_the_kubelets_words(
+    def test_too_much_memory_is_rejected_with_the_kubelets_message(
         self, affinity: int | None, text: str
     ) -> None:
         main = container("c", 1, 9 * GIB)
@@ -208,7 +211,7 @@ class TestMemory:
         # No hints at all is no preference: Allocate rejects, not the topology policy.
         assert memory().hints(pod(main), main) == memory().pod_hints(pod(main)) == {}
 
-    def test_init_containers_hand_their_memory_on(self) -> None:
+    def test_memory_of_init_containers_is_reusable(self) -> None:
         init, main = container("i", 1, 3 * GIB), container("c", 1, 4 * GIB)
         one = pod(main, init=(init,))
         after = memory().allocate(one, init, 1)
@@ -216,14 +219,14 @@ class TestMemory:
         after = after.allocate(one, main, 1)
         assert after.free() == {("memory", 0): 0, ("memory", 1): 4 * GIB}
 
-    def test_a_node_may_lack_a_type(self) -> None:
+    def test_node_without_a_memory_type(self) -> None:
         provider = MemoryProvider.of(TWO, {"memory": {0: GIB, 1: GIB}, "hugepages-2Mi": {1: GIB}})
         main = container("c", 1, 2 * GIB, pages=GIB)
         taken = provider.allocate(pod(main), main, 3)
         assert set(taken.free().values()) == {0}
         assert taken.release(PodUid("p")) == provider
 
-    def test_only_guaranteed_pods_hold_memory(self) -> None:
+    def test_only_guaranteed_pods_get_memory(self) -> None:
         main = container("c", 0, GIB)
         provider = memory()
         assert provider.hints(pod(main), main) == {}
@@ -248,7 +251,7 @@ class TestTogether:
             max_size=6,
         )
     )
-    def test_nothing_is_handed_out_twice_and_everything_comes_back(
+    def test_random_pods_share_nothing_and_free_everything(
         self, wishes: list[tuple[int, int, int | None, bool]]
     ) -> None:
         cpu, mem = cpus(), memory()
@@ -263,9 +266,9 @@ class TestTogether:
             if leaves:
                 cpu, mem = cpu.release(one.uid), mem.release(one.uid)
         uids = [PodUid(f"p{number}") for number in range(len(wishes))]
-        held = [id_ for uid in uids for id_ in cpu.pod_held(uid).cpu_ids]
+        held = [id_ for uid in uids for id_ in cpu.pod_allocated(uid).cpu_ids]
         assert len(held) == len(set(held)) == 8 - cpu.free_cpus.bit_count()
-        in_blocks = sum(block.size for uid in uids for block in mem.pod_held(uid).memory)
+        in_blocks = sum(block.size for uid in uids for block in mem.pod_allocated(uid).memory)
         assert sum(mem.free().values()) == 8 * GIB - in_blocks
         assert min(mem.free().values()) >= 0
         for uid in uids:

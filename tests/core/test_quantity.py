@@ -59,13 +59,13 @@ def test_canonical_text(text, written):
     "text",
     ["", " ", "1 ", "1K", "1 Gi", "1e", "e3", "m", ".", "+", "0x10", "1_000", "1" * 400, "\u0661"],
 )
-def test_what_is_no_quantity(text):
+def test_invalid_quantities(text):
     with pytest.raises(ValueError, match=r"quantit|numeric"):
         Quantity.parse(text)
 
 
 @given(TEXTS)
-def test_the_canonical_text_is_the_same_quantity(text):
+def test_canonical_text_is_the_same_quantity(text):
     quantity = Quantity.parse(text)
     again = Quantity.parse(str(quantity))
     assert again == quantity and hash(again) == hash(quantity)
@@ -73,31 +73,31 @@ def test_the_canonical_text_is_the_same_quantity(text):
 
 
 @given(TEXTS, TEXTS)
-def test_order_is_that_of_the_amounts(one, other):
+def test_order_depends_on_the_amount(one, other):
     left, right = Quantity.parse(one), Quantity.parse(other)
     assert (left < right, left == right) == (left.nanos < right.nanos, left.nanos == right.nanos)
 
 
-def test_equal_amounts_are_equal_however_they_are_written():
+def test_equal_amounts_in_different_formats_are_equal():
     assert Quantity.parse("1Gi") == Quantity.parse("1024Mi") == Quantity.parse("1073741824")
     assert len({Quantity.parse("1k"), Quantity.parse("1000"), Quantity.parse("1e3")}) == 1
 
 
-def test_no_bound_unless_asked_for():
+def test_amounts_are_limited_only_on_request():
     assert Quantity.parse("1e30").nanos == 10**39
     assert parse_quantity("1e30", LARGEST) == LARGEST
     assert parse_quantity("-1e30", LARGEST) == -LARGEST
 
 
 @given(st.integers(-(10**24), 10**24))
-def test_rounding_to_units_goes_away_from_zero(nanos):
+def test_units_are_rounded_away_from_zero(nanos):
     for rounded, step in ((whole_units(nanos), NANOS), (milli_units(nanos), NANOS // 1000)):
         assert abs(nanos) <= abs(rounded * step) < abs(nanos) + step
         assert rounded * nanos >= 0
 
 
 @given(st.integers(0, 10**24), st.integers(1, 10**15))
-def test_rounding_to_blocks(nanos, block):
+def test_rounding_to_multiples(nanos, block):
     up, down = round_up(nanos, block), round_down(nanos, block)
     assert up % block == down % block == 0
     assert down <= nanos <= up and up - down == (0 if nanos % block == 0 else block)
@@ -111,12 +111,12 @@ def test_any_amount_can_be_written_in_any_format(nanos, form):
     assert parse_quantity(canonical(nanos, form)) == nanos
 
 
-def test_an_amount_without_a_format_is_decimal():
+def test_default_format_is_decimal():
     assert canonical(1024 * NANOS) == "1024"
     assert canonical(2000 * NANOS) == "2k"
 
 
 @pytest.mark.parametrize("text", ["", "x", ".", "-"])
-def test_what_has_no_number_is_told_in_the_words_of_go(text):
+def test_errors_have_the_text_of_go(text):
     with pytest.raises(ValueError, match=r"(^|[: ])(unable to parse|quantities must match)"):
         parse_quantity(text)

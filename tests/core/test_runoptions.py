@@ -63,11 +63,11 @@ responses = st.dictionaries(
 )
 
 
-def test_nothing_allocated_gives_nothing() -> None:
+def test_no_devices_give_no_options() -> None:
     assert merge({}) == RunOptions()
 
 
-def test_one_resource_passes_through() -> None:
+def test_options_of_one_resource() -> None:
     options = merge(
         {
             GPU: ContainerSettings(
@@ -181,7 +181,7 @@ def test_first_resource_wins_and_the_conflict_is_listed(
     assert attrs.evolve(options, conflicts=()) == merge({GPU: first})
 
 
-def test_equal_values_are_no_conflict_and_stand_once() -> None:
+def test_equal_values_are_listed_once_without_conflict() -> None:
     same = ContainerSettings(
         envs={"A": "1"},
         mounts=(Mount(container_path="/c", host_path="/h"),),
@@ -197,7 +197,7 @@ def test_equal_values_are_no_conflict_and_stand_once() -> None:
     assert len(options.devices) == len(options.cdi_devices) == 1
 
 
-def test_a_conflict_reads_as_one_line() -> None:
+def test_conflict_is_one_line() -> None:
     (conflict,) = merge(
         {GPU: ContainerSettings(envs={"A": "1"}), NIC: ContainerSettings(envs={"A": "2"})}
     ).conflicts
@@ -206,7 +206,7 @@ def test_a_conflict_reads_as_one_line() -> None:
     )
 
 
-def test_cdi_names_keep_the_order_in_which_they_are_asked_for() -> None:
+def test_cdi_names_keep_the_plugins_order() -> None:
     options = merge(
         {
             NIC: ContainerSettings(cdi_devices=("v.com/n=0", "v.com/g=1")),
@@ -216,13 +216,13 @@ def test_cdi_names_keep_the_order_in_which_they_are_asked_for() -> None:
     assert options.cdi_devices == ("v.com/g=1", "v.com/g=0", "v.com/n=0")
 
 
-def test_two_requests_for_one_kind_of_pci_device_are_two_devices() -> None:
+def test_equal_pci_devices_without_addresses_are_separate() -> None:
     unresolved = PciDevice("8086", "1572")
     options = merge({GPU: ContainerSettings(pci_devices=(unresolved, unresolved))})
     assert options.pci_devices == (unresolved, unresolved)
 
 
-def test_a_resolved_pci_address_is_given_once() -> None:
+def test_resolved_pci_address_is_listed_once() -> None:
     resolved = PciDevice("8086", "1572", ("0000:00:01.0",))
     options = merge(
         {
@@ -234,7 +234,7 @@ def test_a_resolved_pci_address_is_given_once() -> None:
 
 
 @given(responses)
-def test_the_order_of_the_mapping_does_not_matter(
+def test_order_of_resources_does_not_matter(
     given_responses: dict[ResourceName, ContainerSettings],
 ) -> None:
     backwards = dict(reversed(given_responses.items()))
@@ -264,7 +264,7 @@ def test_keys_are_unique_sorted_and_complete(
 
 
 @given(responses)
-def test_what_is_given_was_asked_for_and_what_was_dropped_is_listed(
+def test_every_value_is_merged_or_reported_as_conflict(
     given_responses: dict[ResourceName, ContainerSettings],
 ) -> None:
     options = merge(given_responses)

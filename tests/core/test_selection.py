@@ -55,17 +55,17 @@ def names(part: Partition) -> tuple[list[str], list[str], list[str]]:
         (0b1000, [], ["n0", "n01", "n1", "n2"], ["free"]),
     ],
 )
-def test_partition(affinity, aligned, unaligned, without):
+def test_partition_by_affinity(affinity, aligned, unaligned, without):
     got = partition(device_list(EVERYWHERE), ALL, affinity)
     assert names(got) == (aligned, unaligned, without)
 
 
-def test_partition_without_any_topology():
+def test_partition_without_topology():
     # With no device that has topology the affinity says nothing about any.
     assert partition(device_list(devices("a", "b")), 0b11, 0b01) == Partition(0, 0, 0b11)
 
 
-def test_a_topology_without_nodes_is_none():
+def test_empty_topology_counts_as_none():
     # Q13
     rows = [device("a", 0), Device(DeviceId("b"), numa=())]
     assert partition(device_list(rows), 0b11, 0b01) == Partition(0b01, 0, 0b10)
@@ -110,19 +110,19 @@ def run(chosen: Selection, reusable=(), preference=fakes.first):
         return sorted(done.value), asked
 
 
-def test_the_first_ids_without_a_preference():
+def test_lowest_ids_are_chosen_without_preference():
     chosen, asked = run(selection(devices("c", "b", "a"), 2, preferred=False))
     assert (chosen, asked) == (["a", "b"], [])
 
 
-def test_the_plugin_is_asked_over_everything_available():
+def test_preference_is_requested_for_all_available_devices():
     rows = [*devices("a", "b", "c", "d"), device("sick", health="Unhealthy")]
     chosen, asked = run(selection(rows, 2, used=["b"]), preference=fakes.last)
     assert chosen == ["c", "d"]
     assert [(q.available, q.must_include, q.size) for q in asked] == [(("a", "c", "d"), (), 2)]
 
 
-def test_more_aligned_than_needed():
+def test_more_aligned_devices_than_needed():
     # Asked over aligned devices only; what it prefers elsewhere is not taken.
     rows = [device("a0", 0), device("b0", 0), device("c0", 0), device("d1", 1), device("e")]
     chosen, asked = run(selection(rows, 2, affinity=0b01), preference=fakes.last)
@@ -132,13 +132,13 @@ def test_more_aligned_than_needed():
     assert run(selection(rows, 2, affinity=0b01), preference=stubborn)[0] == ["a0", "b0"]
 
 
-def test_exactly_as_many_aligned_as_needed():
+def test_as_many_aligned_devices_as_needed():
     # Not "more than needed": all are taken, and nothing is left to ask about.
     rows = [device("a0", 0), device("b0", 0), device("c1", 1)]
     assert run(selection(rows, 2, affinity=0b01)) == (["a0", "b0"], [])
 
 
-def test_too_few_aligned():
+def test_too_few_aligned_devices():
     # All aligned ones are taken, then the plugin is asked over the rest with them included.
     rows = [device("a0", 0), device("b1", 1), device("c1", 1), device("d")]
     chosen, asked = run(selection(rows, 2, affinity=0b01), preference=fakes.last)
@@ -148,23 +148,23 @@ def test_too_few_aligned():
     assert question.size == 2
 
 
-def test_unaligned_before_those_without_topology():
+def test_unaligned_devices_come_before_those_without_topology():
     rows = [device("a0", 0), device("b"), device("c1", 1)]
     assert run(selection(rows, 2, affinity=0b01, preferred=False))[0] == ["a0", "c1"]
     assert run(selection(rows, 3, affinity=0b01, preferred=False))[0] == ["a0", "b", "c1"]
 
 
 @pytest.mark.parametrize("preference", [fakes.garbage, lambda *_: (), lambda *_: ("a", "a")])
-def test_a_useless_answer_is_filled_up(preference):
+def test_invalid_preference_is_filled_up(preference):
     assert run(selection(devices("a", "b", "c"), 2), preference=preference)[0] == ["a", "b"]
 
 
-def test_a_short_answer_is_filled_up():
+def test_short_preference_is_filled_up():
     stubborn = lambda *_: (DeviceId("c"),)  # noqa: E731
     assert run(selection(devices("a", "b", "c"), 2), preference=stubborn)[0] == ["a", "c"]
 
 
-def test_a_long_answer_is_cut():
+def test_long_preference_is_cut():
     assert run(selection(devices("a", "b", "c"), 2), preference=lambda *_: ("c", "b", "a"))[0] == [
         "a",
         "b",
@@ -181,11 +181,11 @@ def test_reusable_devices_come_first():
     assert asked[0].size == 3
 
 
-def test_a_reusable_device_need_not_be_listed_any_more():
+def test_reusable_device_may_be_unlisted():
     assert run(selection(devices("a"), 2), reusable=["z"])[0] == ["a", "z"]
 
 
-def test_too_few():
+def test_too_few_devices_are_rejected():
     with pytest.raises(AllocationError) as rejected:
         run(selection(devices("a", "b", "c"), 4, used=["b"]), reusable=["b"])
     assert str(rejected.value) == (
@@ -193,7 +193,7 @@ def test_too_few():
     )
 
 
-def test_the_plugin_fails():
+def test_failed_preference_is_rejected():
     steps = select(selection(devices("a", "b"), 1), frozenset())
     next(steps)
     with pytest.raises(AllocationError) as rejected:
@@ -204,14 +204,14 @@ def test_the_plugin_fails():
     )
 
 
-def test_an_answer_to_another_question():
+def test_response_of_the_wrong_type_is_an_error():
     steps = select(selection(devices("a", "b"), 1), frozenset())
     next(steps)
     with pytest.raises(TypeError, match="tuple of device ids"):
         steps.send(AllocateAnswer(()))
 
 
-def test_a_device_taken_while_the_plugin_was_asked():
+def test_preferred_device_was_allocated_during_the_call():
     chosen = selection(devices("a", "b", "c"), 2)
     steps = select(chosen, frozenset())
     next(steps)
@@ -221,7 +221,7 @@ def test_a_device_taken_while_the_plugin_was_asked():
     assert sorted(done.value.value) == ["b", "c"]
 
 
-def test_too_many_taken_while_the_plugin_was_asked():
+def test_too_few_devices_are_left_after_the_call():
     chosen = selection(devices("a", "b"), 2)
     steps = select(chosen, frozenset())
     next(steps)
@@ -230,12 +230,12 @@ def test_too_many_taken_while_the_plugin_was_asked():
         steps.send((DeviceId("a"), DeviceId("b")))
 
 
-def test_a_preferred_device_that_fell_ill_meanwhile():
+def test_preferred_device_became_unhealthy_during_the_call():
     chosen = selection(devices("a", "b"), 1)
     steps = select(chosen, frozenset())
     question = next(steps)
     rows = [device("a", health="Unhealthy"), device("b")]
-    chosen.endpoints.update(question.endpoint, device_list(rows, chosen.look().devices))
+    chosen.endpoints.update(question.endpoint, device_list(rows, chosen.view().devices))
     with pytest.raises(StopIteration) as done:
         steps.send((DeviceId("a"),))
     assert done.value.value == {"b"}
@@ -248,14 +248,14 @@ def test_a_preferred_device_that_fell_ill_meanwhile():
     preference=strategies.preferences,
     used=st.sets(strategies.device_ids, max_size=4),
 )
-def test_what_is_chosen_fits(rows, required, affinity, preference, used):
+def test_chosen_devices_meet_all_rules(rows, required, affinity, preference, used):
     # Exactly as many as required, all healthy and free; rejected only if there are too few.
     # Aligned devices are all taken before any other, and the plugin is asked at most once,
     # about devices that are free.
     chosen = selection(rows, required, affinity=affinity, preferred=preference is not None,
                        used=used)  # fmt: skip
     free = {row.id for row in rows if row.is_healthy} - used
-    view = chosen.look()
+    view = chosen.view()
     aligned = set(view.devices.device_index.select(view.parts(affinity).aligned))
     try:
         ids, asked = run(chosen, preference=preference or fakes.first)

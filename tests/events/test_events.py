@@ -1,4 +1,4 @@
-"""Events: published, remembered, waited for."""
+"""The event stream and the clocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def messages(stream: EventStream, *kinds: EventKind) -> list[str]:
     return [event.message for event in stream.recent(*kinds)]
 
 
-def test_published():
+def test_published_events_have_time_and_details():
     clock = ManualClock(5.0)
     stream = EventStream(clock)
     stream.publish(REJECTED, "no", resource="vendor.com/gpu", pod="uid", requested=2)
@@ -30,7 +30,7 @@ def test_published():
     assert (first.is_warning, second.is_warning) == (True, False)
 
 
-def test_recent_keeps_the_latest():
+def test_recent_returns_the_latest_events():
     stream = EventStream(keep=3)
     for number in range(5):
         stream.publish(STARTED if number % 2 else STOPPED, str(number))
@@ -40,7 +40,7 @@ def test_recent_keeps_the_latest():
     assert messages(stream, STARTED, STOPPED) == ["2", "3", "4"]
 
 
-def test_subscribed():
+def test_subscription_ends_when_its_function_is_called():
     stream = EventStream()
     one, two = [], []
     stop_one = stream.subscribe(one.append)
@@ -53,7 +53,7 @@ def test_subscribed():
     assert [event.message for event in two] == ["a", "b"]
 
 
-def test_a_callback_that_fails_costs_nobody_else(caplog):
+def test_failing_callback_does_not_affect_others(caplog):
     stream = EventStream()
     seen = []
 
@@ -67,7 +67,7 @@ def test_a_callback_that_fails_costs_nobody_else(caplog):
     assert "an event callback failed on started: a" in caplog.text
 
 
-def test_a_callback_may_publish_and_unsubscribe():
+def test_callback_can_publish_and_unsubscribe():
     stream = EventStream()
 
     def once(event: Event) -> None:
@@ -80,17 +80,17 @@ def test_a_callback_may_publish_and_unsubscribe():
     assert messages(stream) == ["a", "after a", "b"]
 
 
-def test_a_message_is_safe_to_print_and_bounded():
+def test_message_is_escaped_and_cut():
     stream = EventStream()
     stream.publish(REJECTED, "\x1b[2J" + "x" * 10_000, resource="y" * 10_000, device="\x1b[2J")
     (event,) = stream.recent()
     assert event.message.startswith(r"\x1b[2Jxxx")
     assert len(event.message) < 3000
     assert len(event.resource) == 512
-    assert event.details == {"device": "\x1b[2J"}  # data stays what it is
+    assert event.details == {"device": "\x1b[2J"}  # details are not changed
 
 
-def test_whether_a_callback_runs_on_this_thread():
+def test_is_delivering_is_true_inside_a_callback():
     stream = EventStream()
     seen = []
     stream.subscribe(lambda event: seen.append(stream.is_delivering))
@@ -98,28 +98,28 @@ def test_whether_a_callback_runs_on_this_thread():
     assert seen == [True] and not stream.is_delivering
 
 
-def test_waiting_for_what_is_so_already():
+def test_wait_returns_at_once_if_the_condition_holds():
     assert EventStream().wait_for(lambda: True, timeout=0)
 
 
-def test_waiting_in_vain():
-    asked = []
-    assert not EventStream().wait_for(lambda: bool(asked.append(1)), timeout=0)
-    assert asked == [1]
+def test_wait_times_out():
+    evaluated = []
+    assert not EventStream().wait_for(lambda: bool(evaluated.append(1)), timeout=0)
+    assert evaluated == [1]
 
 
-def test_waiting_for_an_event():
-    # The condition is looked at again after an event, and may ask the stream itself.
+def test_wait_evaluates_the_condition_after_each_event():
+    # The condition may call the stream itself.
     stream = EventStream()
-    asked = threading.Event()
+    evaluated = threading.Event()
 
     def is_there() -> bool:
         there = bool(stream.recent(STARTED))
-        asked.set()
+        evaluated.set()
         return there
 
     def publish() -> None:
-        assert asked.wait(PATIENCE)
+        assert evaluated.wait(PATIENCE)
         stream.publish(STOPPED, "not yet")
         stream.publish(STARTED, "now")
 
@@ -129,27 +129,27 @@ def test_waiting_for_an_event():
     thread.join(PATIENCE)
 
 
-def test_an_event_between_looking_and_waiting_is_not_missed():
+def test_event_during_the_evaluation_is_not_missed():
     class NeverWaits(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
             raise AssertionError("waits although something happened")
 
     stream = EventStream()
-    # A wait that has missed it would only be slow.
+    # Without this, a missed event would only make the wait slower.
     stream._changed = NeverWaits()
-    looks = []
+    evaluations = []
 
-    def published_while_looking() -> bool:
-        looks.append(1)
-        if len(looks) == 1:
+    def publishes_while_evaluated() -> bool:
+        evaluations.append(1)
+        if len(evaluations) == 1:
             stream.publish(STARTED, "now")
-        return len(looks) == 2
+        return len(evaluations) == 2
 
-    assert stream.wait_for(published_while_looking, PATIENCE)
-    assert len(looks) == 2
+    assert stream.wait_for(publishes_while_evaluated, PATIENCE)
+    assert len(evaluations) == 2
 
 
-def test_a_clock_that_is_turned_by_hand():
+def test_manual_clock_advances_only_forward():
     clock = ManualClock(10.0)
     clock.advance(2.5)
     assert (clock.monotonic(), clock.time()) == (12.5, 12.5)
@@ -158,7 +158,7 @@ def test_a_clock_that_is_turned_by_hand():
     assert clock.monotonic() == 12.5
 
 
-def test_timers_of_a_clock_that_is_turned_by_hand():
+def test_manual_clock_calls_timers_in_order_at_their_times():
     clock = ManualClock(10.0)
     called: list[tuple[str, float]] = []
 
@@ -180,7 +180,7 @@ def test_timers_of_a_clock_that_is_turned_by_hand():
     assert len(called) == 3
 
 
-def test_timers_of_the_machines_clock():
+def test_system_clock_fires_and_cancels_timers():
     clock = SystemClock()
     before = set(threading.enumerate())
     fired = threading.Event()
@@ -193,7 +193,7 @@ def test_timers_of_the_machines_clock():
     assert set(threading.enumerate()) <= before
 
 
-def test_all_timers_of_the_machines_clock_share_a_thread(monkeypatch):
+def test_timers_of_a_system_clock_share_one_thread(monkeypatch):
     failures = []
     monkeypatch.setattr(threading, "excepthook", lambda args: failures.append(args.exc_value))
     others = set(threading.enumerate())  # timers of kubelets that other tests did not close
@@ -226,7 +226,7 @@ def test_all_timers_of_the_machines_clock_share_a_thread(monkeypatch):
     assert both.wait(PATIENCE), "another thread starts when there is something to do"
 
 
-def test_to_cancel_a_timer_of_the_machines_clock_waits_for_its_callback_alone():
+def test_cancel_waits_only_for_the_timers_own_callback():
     clock = SystemClock()
     entered, leave, inside = threading.Event(), threading.Event(), threading.Event()
     ended = []
@@ -247,7 +247,7 @@ def test_to_cancel_a_timer_of_the_machines_clock_waits_for_its_callback_alone():
     assert ended
 
 
-def test_a_timer_without_a_thread_is_an_error_and_leaves_nothing(monkeypatch):
+def test_timer_without_a_thread_is_an_error_and_is_removed(monkeypatch):
     clock = SystemClock()
     ended = threading.Event()
 
@@ -264,7 +264,7 @@ def test_a_timer_without_a_thread_is_an_error_and_leaves_nothing(monkeypatch):
     assert not ended.is_set()
 
 
-def test_the_clock_of_the_machine():
+def test_system_clock_readings():
     clock = SystemClock()
     assert clock.monotonic() <= clock.monotonic()
     assert clock.time() > 1_600_000_000

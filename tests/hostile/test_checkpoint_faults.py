@@ -196,7 +196,7 @@ def test_quirk_q21_starts_with_an_unreadable_checkpoint(
 def test_huge_sparse_checkpoint_is_rejected_at_once(root: Path, start: Start) -> None:
     path, _ = one_pod(root, start)
     os.truncate(path, 1 << 30)
-    with pytest.raises(StartError, match=f"{1 << 30} bytes, more than the {checkpoint.MAX_SIZE}"):
+    with pytest.raises(StartError, match=f"{1 << 30} bytes; the limit is {checkpoint.MAX_SIZE}"):
         start()
     assert path.stat().st_size == 1 << 30
 

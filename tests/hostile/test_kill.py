@@ -59,7 +59,7 @@ def entry(uid: str, *ids: str) -> PodDevicesEntry:
         ([entry("a", "d0", "d1"), entry("ended", "d4")], "is still on disk"),
         ([entry("a", "d0", "d1"), entry("c", "d1")], "d1 has two holders, a and c"),
         (None, "the path is wrong|was told"),
-        ("garbage", "start afresh"),
+        ("garbage", "start without a checkpoint"),
     ],
 )
 def test_record_reports_lost_and_duplicate_allocations(

@@ -49,10 +49,10 @@ def raw(kubelet: MockKubelet, lists: hostile.Lists) -> Iterator[hostile.RawPlugi
 @pytest.mark.parametrize(
     ("fault", "capacity", "allocatable", "complaint"),
     [
-        (ListFault.DUPLICATE_IDS, 4, 4, "4 device ids are listed twice: the last one counts"),
+        (ListFault.DUPLICATE_IDS, 4, 4, "4 duplicate device ids: the last entry of an id counts"),
         (ListFault.EMPTY_ID, 5, 5, "a device has an empty id"),
-        (ListFault.UNKNOWN_HEALTH, 5, 4, "health 'Sick' is neither Healthy nor Unhealthy"),
-        (ListFault.NEGATIVE_NUMA, 5, 5, "NUMA node -5 does not exist"),
+        (ListFault.UNKNOWN_HEALTH, 5, 4, "invalid health 'Sick': counts as Unhealthy"),
+        (ListFault.NEGATIVE_NUMA, 5, 5, "invalid NUMA node -5"),
         (ListFault.EMPTY_TOPOLOGY, 5, 5, ""),
     ],
 )

@@ -106,7 +106,7 @@ def test_second_pod_with_the_same_uid_is_rejected(kubelet: MockKubelet) -> None:
             kubelet.admit(pod("b", uid="one"))
         assert str(caught.value) == (
             "pod default/b has the UID one of pod default/a: "
-            "give every pod a metadata.uid of its own, or none"
+            "use a unique metadata.uid for every pod, or none"
         )
         with pytest.raises(RequestError, match="is admitted already: terminate it first"):
             kubelet.admit(pod("a", uid="one"))
@@ -121,7 +121,7 @@ def test_unknown_resource_is_a_warning_or_rejection(start: Start) -> None:
     assert kubelet.admit(pod("a")).admitted
     event = kubelet.wait_for_event(EventKind.UNKNOWN_RESOURCE, after=0)
     assert event.is_warning
-    assert "asks for example.com/dev, which no plugin registered" in event.message
+    assert "requests example.com/dev, which no plugin has registered" in event.message
     kubelet.stop()
     strict = start(Settings(strict=True))
     answer = strict.admit(pod("b"))

@@ -156,7 +156,7 @@ def test_socket_without_http2_is_rejected(kubelet: MockKubelet, answer: bytes) -
         reason = hostile.register(kubelet.plugin_socket, "p.sock")
         assert_rejected(kubelet, reason, "failed to dial device plugin: context deadline exceeded")
         event = kubelet.events.recent(EventKind.REGISTRATION_REJECTED)[-1]
-        assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
+        assert ("does not speak HTTP/2" if answer else "does not respond") in event.message
 
 
 def test_slow_plugin_is_registered(kubelet: MockKubelet) -> None:

@@ -125,7 +125,7 @@ def test_socket_without_http2_is_rejected(kubelet: MockKubelet, answer: bytes) -
     with hostile.raw_socket(kubelet.plugins_registry_dir / "p.sock", answer):
         event = kubelet.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
         assert event.message.startswith("plugin p.sock: registration handshake failed: ")
-        assert ("does not speak HTTP/2" if answer else "says nothing") in event.message
+        assert ("does not speak HTTP/2" if answer else "does not respond") in event.message
 
 
 def test_failed_notification_is_retried(kubelet: MockKubelet) -> None:

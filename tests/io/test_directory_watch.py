@@ -1,5 +1,5 @@
-"""A directory that is followed: its beginning and its end. What is read of it, and when, is
-told with claims and static pods."""
+"""A directory that is followed: start and stop. Tests of claims and static pods cover the
+contents."""
 
 import queue
 import threading
@@ -28,11 +28,11 @@ class Followed(FollowedDirectory):
         raise KeyError(change.name)
 
 
-def test_a_mistake_of_ours_ends_no_following(tmp_path):
+def test_exception_in_a_handler_does_not_end_the_watch(tmp_path):
     with Followed(tmp_path) as directory:
         for name in "ab":
             (tmp_path / name).touch()
-            # One touch is several changes.
+            # One touch causes several changes.
             while directory.lines.get(timeout=20) != f"test directory {tmp_path}: {name!r}":
                 pass
 
@@ -45,7 +45,7 @@ def test_a_mistake_of_ours_ends_no_following(tmp_path):
         (lambda path: StaticPods(path, None, print), ManifestDirectoryError, "manifest directory"),
     ],
 )
-def test_what_cannot_be_read_at_first_is_not_watched(tmp_path, monkeypatch, made, error, what):
+def test_failed_first_scan_ends_the_watch(tmp_path, monkeypatch, made, error, what):
     directory = made(tmp_path)
 
     def scan(failure):
@@ -66,7 +66,7 @@ def test_what_cannot_be_read_at_first_is_not_watched(tmp_path, monkeypatch, made
     assert directory._watch._observer is None
 
 
-def test_a_directory_without_a_thread_is_not_watched(tmp_path, monkeypatch):
+def test_failed_thread_start_ends_the_watch(tmp_path, monkeypatch):
     directory = Followed(tmp_path)
     start = threading.Thread.start
 

@@ -1,4 +1,4 @@
-"""What is idle between two users."""
+"""Pools of idle objects."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import signal
 from devicemanager.io.idle_pool import IdlePool
 
 
-def things() -> tuple[IdlePool[str], list[str]]:
-    """At most two things are kept; the list has those that were ended."""
+def pool_and_ended() -> tuple[IdlePool[str], list[str]]:
+    """A pool of at most two objects, and the list of objects that it disposed of."""
     ended: list[str] = []
     return IdlePool(2, ended.append), ended
 
 
-def test_nothing_is_kept_unless_somebody_asks() -> None:
-    idle, ended = things()
+def test_pool_is_empty_unless_enabled() -> None:
+    idle, ended = pool_and_ended()
     idle.give_back("a")
     assert ended == ["a"]
     assert idle.take() is None
 
 
-def test_the_latest_is_taken_first_and_by_one_alone() -> None:
-    idle, ended = things()
+def test_last_returned_object_is_taken_first_and_once() -> None:
+    idle, ended = pool_and_ended()
     with idle.enabled():
         idle.give_back("a")
         idle.give_back("b")
@@ -30,8 +30,8 @@ def test_the_latest_is_taken_first_and_by_one_alone() -> None:
     assert ended == []
 
 
-def test_not_more_than_so_many_are_kept() -> None:
-    idle, ended = things()
+def test_pool_disposes_of_objects_beyond_its_limit() -> None:
+    idle, ended = pool_and_ended()
     with idle.enabled():
         for name in "abc":
             idle.give_back(name)
@@ -39,8 +39,8 @@ def test_not_more_than_so_many_are_kept() -> None:
     assert ended == ["c", "a", "b"]
 
 
-def test_they_are_kept_until_the_last_keeper_goes() -> None:
-    idle, ended = things()
+def test_pool_is_emptied_when_its_last_user_disables_it() -> None:
+    idle, ended = pool_and_ended()
     with idle.enabled():
         with idle.enabled():
             idle.give_back("a")
@@ -48,14 +48,14 @@ def test_they_are_kept_until_the_last_keeper_goes() -> None:
     assert ended == ["a"]
 
 
-def test_a_forked_child_finds_none_and_ends_none_of_its_parents() -> None:
-    idle, ended = things()
+def test_forked_child_has_an_empty_pool() -> None:
+    idle, ended = pool_and_ended()
     with idle.enabled():
         idle.give_back("a")
-        with idle._here().lock:  # as if another thread were in the midst of it
+        with idle._here().lock:  # as if another thread of the parent held the lock
             child = os.fork()
             if not child:
-                signal.alarm(5)  # it may hang for the parent's lock
+                signal.alarm(5)  # it could hang at the parent's lock
                 idle.give_back("b")
                 with idle.enabled():
                     idle.give_back("c")
@@ -66,8 +66,8 @@ def test_a_forked_child_finds_none_and_ends_none_of_its_parents() -> None:
         assert idle.take() == "a"
 
 
-def test_a_forked_child_that_leaves_its_parents_block_ends_nothing() -> None:
-    idle, ended = things()
+def test_forked_child_that_leaves_the_block_disposes_of_nothing() -> None:
+    idle, ended = pool_and_ended()
     with idle.enabled():
         idle.give_back("a")
         child = os.fork()

@@ -1,4 +1,4 @@
-"""Trying again: which errors, how often, and with which waits."""
+"""Retries: which errors, how often, and with which waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from devicemanager.io.retry import retry
 
 
 class Flaky:
-    """Fails with each error given, then returns."""
+    """Raises each of the given errors, then returns."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -25,9 +25,9 @@ def never(_seconds: float) -> None:
     raise AssertionError("slept")
 
 
-def test_the_waits_double_up_to_the_longest_and_each_is_reported() -> None:
+def test_waits_double_up_to_the_longest_and_are_reported() -> None:
     slept: list[float] = []
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
     flaky = Flaky(*(KeyError(i) for i in range(5)))
     answer = retry(
         flaky,
@@ -35,14 +35,14 @@ def test_the_waits_double_up_to_the_longest_and_each_is_reported() -> None:
         sleep=slept.append,
         first_wait=0.5,
         longest_wait=3,
-        report=lambda error, pause: told.append((str(error), pause)),
+        report=lambda error, pause: reported.append((str(error), pause)),
     )
     assert answer == "done"
     assert slept == [0.5, 1, 2, 3, 3]
-    assert told == [(str(i), wait) for i, wait in enumerate(slept)]
+    assert reported == [(str(i), wait) for i, wait in enumerate(slept)]
 
 
-def test_another_error_comes_at_once() -> None:
+def test_other_errors_are_raised_at_once() -> None:
     flaky = Flaky(ValueError("other"))
     with pytest.raises(ValueError, match="other"):
         retry(flaky, LookupError, sleep=never, first_wait=1, longest_wait=1)
@@ -50,8 +50,8 @@ def test_another_error_comes_at_once() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"attempts": 1}, {"stopping": lambda: True}, {"seconds": 0}])
-def test_at_each_limit_the_last_error_is_raised_without_a_wait(limit) -> None:
-    told: list[float] = []
+def test_last_error_is_raised_at_each_limit_without_a_wait(limit) -> None:
+    reported: list[float] = []
     with pytest.raises(KeyError):
         retry(
             Flaky(KeyError(1), KeyError(2)),
@@ -59,10 +59,10 @@ def test_at_each_limit_the_last_error_is_raised_without_a_wait(limit) -> None:
             sleep=never,
             first_wait=1,
             longest_wait=1,
-            report=lambda _error, pause: told.append(pause),
+            report=lambda _error, pause: reported.append(pause),
             **limit,
         )
-    assert told == []
+    assert reported == []
 
 
 def test_attempts_are_counted() -> None:
@@ -73,7 +73,7 @@ def test_attempts_are_counted() -> None:
     assert slept == [3, 3]
 
 
-def test_with_jitter_no_wait_is_longer() -> None:
+def test_jitter_makes_no_wait_longer() -> None:
     slept: list[float] = []
     flaky = Flaky(*(KeyError(i) for i in range(20)))
     retry(flaky, KeyError, sleep=slept.append, first_wait=0.5, longest_wait=4, jitter=True)

@@ -1,5 +1,4 @@
-"""The directory watch: what it reports, and that it follows the directory, however often made;
-the same with observers that other watches had before."""
+"""The directory watch, with new observers and with observers that other watches used before."""
 
 import logging
 import os
@@ -21,14 +20,14 @@ pytestmark = pytest.mark.usefixtures("no_idle_observers")
 
 
 class Changes:
-    """What a watch reports, waited for."""
+    """Changes that a watch reports."""
 
     def __init__(self) -> None:
         self._seen: queue.SimpleQueue[Change] = queue.SimpleQueue()
         self.add = self._seen.put
 
     def until(self, wanted: Change) -> list[Change]:
-        """What was reported before ``wanted``."""
+        """Wait for ``wanted``; return the changes reported before it."""
         seen = []
         while (change := self._seen.get(timeout=PATIENCE)) != wanted:
             seen.append(change)
@@ -44,7 +43,7 @@ def changes() -> Changes:
 def observer_before(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """With observers made anew, and with one that has watched another directory."""
+    """Run with new observers, and with one that has watched another directory."""
     if request.param == "new":
         yield
         return
@@ -65,7 +64,7 @@ def created(name: str) -> Change:
 
 
 @twice
-def test_every_kind_of_change_is_reported_with_its_names(tmp_path: Path, changes: Changes) -> None:
+def test_each_kind_of_change_is_reported_with_names(tmp_path: Path, changes: Changes) -> None:
     watched, outside = tmp_path / "watched", tmp_path / "outside"
     watched.mkdir()
     outside.mkdir()
@@ -88,7 +87,7 @@ def test_every_kind_of_change_is_reported_with_its_names(tmp_path: Path, changes
 
 
 @twice
-def test_only_the_kinds_asked_for_and_no_directories(tmp_path: Path, changes: Changes) -> None:
+def test_other_kinds_and_directories_are_not_reported(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add, [ChangeKind.CREATED])
     watch.start()
     try:
@@ -101,7 +100,7 @@ def test_only_the_kinds_asked_for_and_no_directories(tmp_path: Path, changes: Ch
         watch.stop()
 
 
-def test_a_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> None:
+def test_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     watch = DirectoryWatch(tmp_path / "link", changes.add)
@@ -114,8 +113,8 @@ def test_a_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> 
 
 
 @twice
-def test_the_directory_itself_may_go_and_come(tmp_path: Path, changes: Changes) -> None:
-    """Also under the same inode number, as it is when nothing else was made meanwhile."""
+def test_ensure_follows_a_recreated_directory(tmp_path: Path, changes: Changes) -> None:
+    """Also with the same inode number, which it gets if nothing else was created meanwhile."""
     plugins = tmp_path / "plugins"
     watch = DirectoryWatch(plugins, changes.add)
     try:
@@ -134,7 +133,7 @@ def test_the_directory_itself_may_go_and_come(tmp_path: Path, changes: Changes) 
 
 
 @twice
-def test_after_a_stop_nothing_is_reported(tmp_path: Path, changes: Changes) -> None:
+def test_no_change_is_reported_after_stop(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     assert watch.ensure()
     watch.stop()
@@ -149,14 +148,12 @@ def test_after_a_stop_nothing_is_reported(tmp_path: Path, changes: Changes) -> N
 
 
 @twice
-def test_start_says_what_is_wrong(tmp_path: Path, changes: Changes) -> None:
+def test_start_raises_the_reason(tmp_path: Path, changes: Changes) -> None:
     with pytest.raises(FileNotFoundError):
         DirectoryWatch(tmp_path / "absent", changes.add).start()
 
 
-def test_a_handler_that_raises_is_logged_and_called_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_exception_in_a_handler_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     again = threading.Event()
 
     def handle(change: Change) -> None:
@@ -174,14 +171,14 @@ def test_a_handler_that_raises_is_logged_and_called_again(
 
 
 @pytest.mark.parametrize("where", ["__init__", "start"])
-def test_without_inotify_ensure_says_so_once(
+def test_ensure_logs_missing_inotify_once(
     tmp_path: Path,
     changes: Changes,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     where: str,
 ) -> None:
-    """Releases of watchdog differ in where they need the instance."""
+    """Releases of watchdog create the inotify instance at different times."""
 
     def exhausted(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
@@ -190,7 +187,7 @@ def test_without_inotify_ensure_says_so_once(
     watch = DirectoryWatch(tmp_path, changes.add)
     assert not watch.ensure()
     assert not watch.ensure()
-    assert caplog.text.count("looking at it instead") == 1
+    assert caplog.text.count("polling it instead") == 1
     with pytest.raises(OSError, match="Too many open files"):
         watch.start()
     monkeypatch.undo()
@@ -199,7 +196,7 @@ def test_without_inotify_ensure_says_so_once(
 
 
 @twice
-def test_a_forked_child_leaves_its_parents_watch_alone(tmp_path: Path, changes: Changes) -> None:
+def test_forked_child_does_not_end_its_parents_watch(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     watch.start()
     try:
@@ -216,7 +213,7 @@ def test_a_forked_child_leaves_its_parents_watch_alone(tmp_path: Path, changes: 
 
 
 @twice
-def test_a_forked_child_may_watch_by_itself(tmp_path: Path, changes: Changes) -> None:
+def test_forked_child_can_watch(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     watch.start()
     try:
@@ -233,10 +230,10 @@ def test_a_forked_child_may_watch_by_itself(tmp_path: Path, changes: Changes) ->
 
 
 @twice
-def test_a_stop_beside_events_is_silent(
+def test_stop_during_events_logs_nothing(
     tmp_path: Path, changes: Changes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """watchdog logs an error when an event comes while it is told to stop."""
+    """watchdog logs an error for an event that comes while it stops."""
     done = threading.Event()
 
     def disturb() -> None:
@@ -256,25 +253,25 @@ def test_a_stop_beside_events_is_silent(
         done.set()
         disturber.join()
     assert [record.getMessage() for record in caplog.records] == []
-    # What an emitter that still runs has to say is heard.
+    # Errors of an emitter that is not stopping are still logged.
     logging.getLogger("watchdog.observers.inotify").error("queue_events() called when odd")
     assert "called when odd" in caplog.text
 
 
 def watching() -> set[threading.Thread]:
-    """watchdog's threads that run now."""
+    """Return watchdog's running threads."""
     return {each for each in threading.enumerate() if isinstance(each, BaseThread)}
 
 
 def watches(places: list[Path], changes: Changes) -> list[DirectoryWatch]:
-    """A watch of each place, started."""
+    """Start a watch of each place."""
     started = [DirectoryWatch(place, changes.add) for place in places]
     for watch in started:
         watch.start()
     return started
 
 
-def test_two_idle_observers_are_kept_and_used_again(tmp_path: Path, changes: Changes) -> None:
+def test_pool_reuses_up_to_two_idle_observers(tmp_path: Path, changes: Changes) -> None:
     places = [tmp_path / str(number) for number in range(3)]
     for place in places:
         place.mkdir()
@@ -284,10 +281,10 @@ def test_two_idle_observers_are_kept_and_used_again(tmp_path: Path, changes: Cha
             for watch in watches(places, changes):
                 watch.stop()
         idle = watching() - before
-        kept = {each for each in idle if isinstance(each, InotifyObserver)}
-        assert len(kept) == 2
+        pooled = {each for each in idle if isinstance(each, InotifyObserver)}
+        assert len(pooled) == 2
         again = watches(places[:2], changes)
-        assert {each for each in watching() - before if isinstance(each, InotifyObserver)} == kept
+        assert {each for each in watching() - before if isinstance(each, InotifyObserver)} == pooled
         (places[1] / "a").touch()
         changes.until(created("a"))
         for watch in again:
@@ -295,26 +292,26 @@ def test_two_idle_observers_are_kept_and_used_again(tmp_path: Path, changes: Cha
     assert watching() <= before
 
 
-def test_a_stopped_watch_hears_nothing_of_the_next_on_its_observer(
+def test_stopped_watch_gets_no_changes_of_its_observers_next_watch(
     tmp_path: Path, changes: Changes
 ) -> None:
-    """Not even in the same directory, and beside events that come without a pause."""
+    """Not even for the same directory, with events that come without a pause."""
     with io_watch.observers.enabled():
         for number in range(30):
-            heard: list[Change] = []
-            before = DirectoryWatch(tmp_path, heard.append)
+            changes_before: list[Change] = []
+            before = DirectoryWatch(tmp_path, changes_before.append)
             before.start()
             (tmp_path / f"before-{number}").touch()
             before.stop()
-            until_then = len(heard)
+            until_then = len(changes_before)
             (after,) = watches([tmp_path], changes)
             (tmp_path / f"after-{number}").touch()
             changes.until(created(f"after-{number}"))
             after.stop()
-            assert len(heard) == until_then
+            assert len(changes_before) == until_then
 
 
-def test_a_failed_start_leaves_a_kept_observer_as_it_was(tmp_path: Path, changes: Changes) -> None:
+def test_failed_start_leaves_the_pooled_observer_usable(tmp_path: Path, changes: Changes) -> None:
     before = watching()
     with io_watch.observers.enabled():
         (watch,) = watches([tmp_path], changes)
@@ -328,7 +325,7 @@ def test_a_failed_start_leaves_a_kept_observer_as_it_was(tmp_path: Path, changes
         assert len([each for each in watching() - before if isinstance(each, InotifyObserver)]) == 1
 
 
-def test_nothing_is_kept_unless_somebody_asks(tmp_path: Path, changes: Changes) -> None:
+def test_observers_end_if_pooling_is_disabled(tmp_path: Path, changes: Changes) -> None:
     before = watching()
     (watch,) = watches([tmp_path], changes)
     watch.stop()

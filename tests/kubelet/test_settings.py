@@ -1,4 +1,4 @@
-"""An invalid setting is rejected when Settings is created."""
+"""Settings: validation of each field, and the table of flags."""
 
 import re
 
@@ -8,24 +8,26 @@ import pytest
 from checkpoint import Durability
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
+from devicemanager.kubelet.setting_flags import FLAGS
 from devicemanager.kubelet.settings import Settings
 
 TIMES = ["dial_timeout", "options_timeout", "allocate_timeout", "preferred_allocation_timeout"]
 TIMES += ["pre_start_timeout", "grace_period", "wait_for_plugin"]
+NODE_NAME = "expected a node name of lower case letters, digits, - and ."
 
 
 @pytest.mark.parametrize("field", TIMES)
 @pytest.mark.parametrize("wrong", [-1, -0.5, "3", True, float("nan")])
-def test_time_must_be_a_number(field, wrong):
-    with pytest.raises(ValueError, match=f"^{field} is a number of at least 0"):
+def test_time_must_be_a_nonnegative_number(field, wrong):
+    with pytest.raises(ValueError, match=f"^invalid {field} .*: expected a number of at least 0"):
         Settings(**{field: wrong})
     assert getattr(Settings(**{field: 0}), field) == 0
 
 
 @pytest.mark.parametrize("field", TIMES)
-def test_none_disables_a_timeout(field):
+def test_none_disables_optional_timeouts(field):
     if field in {"dial_timeout", "grace_period", "wait_for_plugin"}:
-        with pytest.raises(ValueError, match=f"^{field} is .*: not None$"):
+        with pytest.raises(ValueError, match=f"^invalid {field} None: expected "):
             Settings(**{field: None})
     else:
         assert getattr(Settings(**{field: None}), field) is None
@@ -37,7 +39,7 @@ def test_none_disables_a_timeout(field):
         ("max_list_bytes", -2, "a whole number of at least -1"),
         ("max_list_bytes", 1.5, "a whole number of at least -1"),
         ("pod_resources_qps", 0, "a number above 0, or None for no limit"),
-        ("pod_resources_qps", -1, "a number of at least 0, or None for no limit"),
+        ("pod_resources_qps", -1, "a number above 0, or None for no limit"),
         ("pod_resources_burst", 0, "a whole number of at least 1"),
         ("health_queue_size", 0, "a whole number of at least 1"),
         ("durability", "paper", "one of process, kubelet, power"),
@@ -47,29 +49,27 @@ def test_none_disables_a_timeout(field):
         ("quirks", 1, "a set of names"),
         ("quirks", [1], "a set of names"),
         ("declared_resources", "vendor.com/gpu", "a set of names"),
-        ("topology_policy", None, "a policy's name"),
-        ("topology_scope", 3, "a scope's name"),
-        ("topology_options", {"max-allowable-numa-nodes": 9}, "a mapping of names to texts"),
-        ("topology_options", "x", "a mapping of names to texts"),
-        ("node_allocatable", "cpu=4", "a mapping of resources to amounts"),
+        ("topology_policy", None, "the name of a policy"),
+        ("topology_scope", 3, "the name of a scope"),
+        ("topology_options", {"max-allowable-numa-nodes": 9}, "a mapping of names to strings"),
+        ("topology_options", "x", "a mapping of names to strings"),
+        ("node_allocatable", "cpu=4", "a mapping of resources to quantities"),
         ("numa", [0, 1], "a NumaTopology, such as NumaTopology.of([0, 1])"),
     ],
 )
-def test_invalid_value_is_rejected_with_its_field(field, wrong, wanted):
-    with pytest.raises(ValueError, match=f"^{field} is {re.escape(wanted)}.*: not .*$"):
+def test_invalid_value_error_names_the_field(field, wrong, wanted):
+    with pytest.raises(ValueError, match=f"^invalid {field} .*: expected {re.escape(wanted)}"):
         Settings(**{field: wrong})
 
 
 @pytest.mark.parametrize("wrong", ["-1", -1, True, None, "two", "1 Gi", float("nan")])
-def test_amount_must_be_a_quantity(wrong):
-    text = (
-        r"^node_allocatable\['cpu'\] is a quantity of at least 0, such as 2, '500m' or '8Gi': not"
-    )
+def test_node_allocatable_rejects_invalid_quantities(wrong):
+    text = r"^invalid node_allocatable\['cpu'\] .*: expected a quantity of at least 0, such as 2, "
     with pytest.raises(ValueError, match=text):
         Settings(node_allocatable={"cpu": wrong})
 
 
-def test_amounts_are_parsed_as_in_a_manifest():
+def test_node_allocatable_parses_quantities_as_manifests_do():
     settings = Settings(node_allocatable={"cpu": 2, "memory": "8Gi", "pods": 1.0, "v.com/g": "1k"})
     wanted = {"cpu": 2000, "memory": 8 << 30, "pods": 1, "v.com/g": 1000}
     assert settings.node_amounts == wanted
@@ -92,7 +92,7 @@ def test_amounts_are_parsed_as_in_a_manifest():
         ),
     ],
 )
-def test_invalid_topology_settings_have_the_kubelets_text(settings, text):
+def test_topology_settings_are_rejected_with_the_kubelets_texts(settings, text):
     with pytest.raises(TopologyConfigError, match=text):
         Settings(**settings)
 
@@ -100,15 +100,15 @@ def test_invalid_topology_settings_have_the_kubelets_text(settings, text):
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"strict": "yes"}, "strict is True or False: not 'yes'"),
-        ({"pod_resources_list_inactive": 1}, "pod_resources_list_inactive is True or False: not 1"),
-        ({"node_name": ""}, "node_name is a node's name, of lower case letters, digits, - and ."),
+        ({"strict": "yes"}, "invalid strict 'yes': expected True or False"),
         (
-            {"node_name": "node-<b>1</b>"},
-            "node_name is a node's name, of lower case letters, digits, - and .",
+            {"pod_resources_list_inactive": 1},
+            "invalid pod_resources_list_inactive 1: expected True",
         ),
-        ({"node_name": "My Node"}, "node_name is a node's name, .*: not 'My Node'"),
-        ({"node_name": 5}, "node_name is a node's name, .*: not 5"),
+        ({"node_name": ""}, f"invalid node_name '': {NODE_NAME}"),
+        ({"node_name": "node-<b>1</b>"}, f"invalid node_name 'node-<b>1</b>': {NODE_NAME}"),
+        ({"node_name": "My Node"}, f"invalid node_name 'My Node': {NODE_NAME}"),
+        ({"node_name": 5}, f"invalid node_name 5: {NODE_NAME}"),
     ],
 )
 def test_value_of_wrong_type_is_rejected(settings, text):
@@ -121,12 +121,12 @@ def test_policy_none_accepts_any_options():
 
 
 @pytest.mark.parametrize("name", ["gpu", "kubernetes.io/gpu", "vendor.com/"])
-def test_invalid_declared_resource_is_rejected(name):
-    with pytest.raises(ValueError, match=f"^declared_resources names '{name}', which no plugin"):
+def test_declared_resources_must_be_extended_resource_names(name):
+    with pytest.raises(ValueError, match=f"^invalid declared_resources '{name}': expected "):
         Settings(declared_resources={"vendor.com/gpu", name})
 
 
-def test_default_topology_comes_from_the_providers():
+def test_numa_defaults_to_the_nodes_of_the_providers():
     three = NumaTopology.of(range(3))
     settings = Settings(providers=(CpuProvider.of(three, {0: [0], 2: [1]}),))
     assert (settings.topology, settings.topology_grows) == (three, False)
@@ -134,13 +134,33 @@ def test_default_topology_comes_from_the_providers():
     assert not Settings(numa=three).topology_grows
 
 
-def test_sets_accept_lists_and_paths_accept_text():
+def test_lists_and_text_paths_are_converted():
     settings = Settings(quirks=["Q1"], declared_resources=["v.com/g"], sysfs="/elsewhere")
     assert settings.quirks == {"Q1"}
     assert settings.declared_resources == {"v.com/g"}
     assert settings.sysfs.name == "elsewhere"
 
 
-def test_default_durability_is_the_kubelets():
+def test_durability_defaults_to_kubelet():
     assert Settings().durability is Durability.KUBELET
     assert Settings(durability="power") == Settings(durability=Durability.POWER)
+
+
+@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.option)
+def test_flag_matches_its_field(flag):
+    field = attrs.fields_dict(Settings)[flag.field]
+    default = getattr(Settings(), field.name)
+    if flag.repeated or not flag.default:
+        assert not default
+    elif flag.kind is str:
+        assert flag.default == str(default)
+    else:
+        assert flag.kind(flag.default) == default
+    for choice in flag.choices:
+        Settings(**{field.name: choice})
+    if flag.least is not None:
+        Settings(**{field.name: flag.kind(flag.least)})
+        with pytest.raises(ValueError, match=field.name):
+            Settings(**{field.name: flag.kind(flag.least) - 1})
+    if flag.off:
+        assert getattr(Settings(**{field.name: None}), field.name) is None

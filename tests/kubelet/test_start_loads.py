@@ -82,10 +82,8 @@ RARE = {
 }
 """Only needed for a checkpoint, claims, faults, PCI devices, the first plugin or the first pod."""
 CLIENTS = {
-    "podresources.allocatable",
     "podresources.client",
     "podresources.decoding",
-    "podresources.shares",
     "podresources.values",
 }
 """Only needed by PodResources clients, or in responses."""

@@ -47,7 +47,7 @@ def backlog(clock: Clock, **limits: int) -> Backlog:
     return Backlog(clock, **{"limit_bytes": 100, "limit_answers": 4, "patience": 1.0, **limits})
 
 
-def test_what_is_read_makes_room():
+def test_read_responses_make_room():
     clock = Clock()
     under_way = backlog(clock)
     for _ in range(10):
@@ -57,7 +57,7 @@ def test_what_is_read_makes_room():
     assert under_way.size == 0
 
 
-def test_young_answers_are_not_given_up():
+def test_recent_responses_are_not_cancelled():
     clock = Clock()
     under_way = backlog(clock)
     first = FakeCall(60)
@@ -67,7 +67,7 @@ def test_young_answers_are_not_given_up():
     assert not first.cancelled and under_way.size == 60
 
 
-def test_the_oldest_unread_answers_go_first_and_no_more_than_needed():
+def test_oldest_unread_responses_are_cancelled_first():
     clock = Clock()
     under_way = backlog(clock)
     calls = [FakeCall(30) for _ in range(3)]
@@ -79,7 +79,7 @@ def test_the_oldest_unread_answers_go_first_and_no_more_than_needed():
     assert under_way.size == 80
 
 
-def test_an_answer_larger_than_the_limit_goes_alone():
+def test_response_above_the_limit_is_accepted_alone():
     clock = Clock()
     under_way = backlog(clock)
     assert under_way.add(FakeCall(500), 500)
@@ -88,13 +88,13 @@ def test_an_answer_larger_than_the_limit_goes_alone():
     assert under_way.add(FakeCall(1), 1) and under_way.size == 1
 
 
-def test_small_answers_are_bounded_by_number():
+def test_number_of_responses_is_limited():
     clock = Clock()
     under_way = backlog(clock)
     assert [under_way.add(FakeCall(0), 0) for _ in range(5)] == [True] * 4 + [False]
 
 
-def test_a_call_that_ended_already_does_not_count():
+def test_ended_call_does_not_count():
     under_way = backlog(Clock())
     assert under_way.add(FakeCall(60, ended=True), 60)
     assert under_way.size == 0
@@ -110,7 +110,7 @@ def test_a_call_that_ended_already_does_not_count():
         max_size=40,
     )
 )
-def test_never_more_than_the_limit_and_the_sum_of_what_is_unread(steps):
+def test_random_calls_stay_within_the_limit(steps):
     clock = Clock()
     under_way = backlog(clock)
     waiting: list[FakeCall] = []

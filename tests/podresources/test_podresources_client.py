@@ -66,29 +66,29 @@ def failing(code: grpc.StatusCode, text: str) -> Behaviour:
     return lambda request, context: context.abort(code, text)
 
 
-def test_no_socket(client, socket_path):
+def test_missing_socket(client, socket_path):
     with pytest.raises(SocketNotFound, match=f"no socket at {socket_path}") as caught:
         client.list()
     assert isinstance(caught.value.__cause__, grpc.RpcError)
 
 
-def test_a_socket_that_nobody_serves(client, socket_path):
+def test_stale_socket(client, socket_path):
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(socket_path))
-    with pytest.raises(NotServing, match=f"nobody answers on {socket_path}"):
+    with pytest.raises(NotServing, match=f"no response on {socket_path}"):
         client.list()
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
-def test_what_is_no_socket(make: Callable[[Path], None], client, socket_path):
+def test_path_that_is_not_a_socket(make: Callable[[Path], None], client, socket_path):
     make(socket_path)
-    with pytest.raises(NotServing, match=f"^{socket_path} is no socket: a kubelet's is"):
+    with pytest.raises(NotServing, match=f"^{socket_path} is not a socket: use the kubelet's"):
         client.list()
 
 
-def test_a_socket_for_others_only(client, socket_path, monkeypatch):
+def test_socket_without_permission(client, socket_path, monkeypatch):
     """The directory may not be looked into, or the socket not be opened."""
-    reason = f"^{socket_path} cannot be reached: Permission denied; a kubelet's socket is root's"
+    reason = f"^{socket_path} cannot be reached: Permission denied; on most nodes, only root"
     with socket.socket(socket.AF_UNIX) as others:
         others.bind(str(socket_path))
         with pytest.raises(NotServing, match=reason):
@@ -102,14 +102,14 @@ def test_a_socket_for_others_only(client, socket_path, monkeypatch):
         client.list()
 
 
-def test_a_server_that_appears_later_is_found(serve, client):
+def test_server_started_later_is_found(serve, client):
     with pytest.raises(SocketNotFound):
         client.list()
     serve(MemorySource([Pod("p", "ns")]))
     assert client.list() == (Pod("p", "ns"),)
 
 
-def test_failed_calls_leave_no_descriptor_or_thread_behind(client):
+def test_failed_calls_leave_no_descriptors_or_threads(client):
     def held() -> tuple[int, int]:
         gc.collect()
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
@@ -124,16 +124,16 @@ def test_failed_calls_leave_no_descriptor_or_thread_behind(client):
     assert all(new <= old + 2 for new, old in zip(after, before, strict=True)), (before, after)
 
 
-def test_a_listener_that_never_answers(stack, socket_path):
+def test_listener_that_never_responds(stack, socket_path):
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(socket_path))
         silent.listen(8)
         client = stack.enter_context(PodResourcesClient(socket_path, timeout=0.2))
-        with pytest.raises(DeadlineExceeded, match=r"did not answer .*List in 0\.2 s"):
+        with pytest.raises(DeadlineExceeded, match=r"no response to .*List in 0\.2 s"):
             client.list()
 
 
-def test_a_kubelet_that_takes_too_long(kubelet, stack, socket_path):
+def test_slow_kubelet(kubelet, stack, socket_path):
     release = threading.Event()
     kubelet(List=lambda request, context: release.wait(30) and b"")
     client = stack.enter_context(PodResourcesClient(socket_path, timeout=0.2))
@@ -142,7 +142,7 @@ def test_a_kubelet_that_takes_too_long(kubelet, stack, socket_path):
     release.set()
 
 
-def test_closing_ends_a_call_underway(kubelet, client):
+def test_close_ends_a_call_in_progress(kubelet, client):
     asked, release = threading.Event(), threading.Event()
 
     def hang(request, context):
@@ -159,14 +159,14 @@ def test_closing_ends_a_call_underway(kubelet, client):
         release.set()
 
 
-def test_a_closed_client(client):
+def test_closed_client(client):
     client.close()
     client.close()
     with pytest.raises(ClientClosed, match="is closed"):
         client.list()
 
 
-def test_an_older_kubelet_without_get(kubelet, client):
+def test_older_kubelet_without_get(kubelet, client):
     kubelet(List=answering(b""))
     assert client.list() == ()
     with pytest.raises(MethodUnavailable, match=r"does not serve /v1\.PodResourcesLister/Get"):
@@ -177,7 +177,7 @@ def test_an_older_kubelet_without_get(kubelet, client):
         client.list_v1alpha1()
 
 
-def test_feature_gates_that_are_off(kubelet, client):
+def test_disabled_feature_gates(kubelet, client):
     text = "Pod Resources API GetAllocatableResources disabled"
     kubelet(
         Get=failing(grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled"),
@@ -189,19 +189,19 @@ def test_feature_gates_that_are_off(kubelet, client):
         client.get_allocatable()
 
 
-def test_our_server_with_the_gate_off(serve, client):
+def test_this_server_with_the_gate_off(serve, client):
     serve(MemorySource([Pod("p", "ns")]), profile=Profile(get_enabled=False))
     with pytest.raises(MethodUnavailable):
         client.get("p", "ns")
 
 
-def test_an_unknown_pod(serve, client):
+def test_unknown_pod(serve, client):
     serve()
     with pytest.raises(PodNotFound, match="pod p in namespace ns not found"):
         client.get("p", "ns")
 
 
-def test_another_not_found_is_no_unknown_pod(kubelet, client):
+def test_other_not_found_error_is_not_an_unknown_pod(kubelet, client):
     kubelet(List=failing(grpc.StatusCode.UNKNOWN, "device not found"))
     with pytest.raises(CallFailed, match="UNKNOWN: device not found") as caught:
         client.list()
@@ -233,9 +233,9 @@ def test_every_grouping_of_devices_and_unknown_fields_are_read(kubelet, client):
     assert client.list() == (Pod("p", "ns", (Container("c", devices),)),)
 
 
-def test_an_answer_that_is_no_message(kubelet, client):
+def test_invalid_response(kubelet, client):
     kubelet(List=answering(b"\xff\xff"), Get=answering(b"\x0a\x05x"))
-    with pytest.raises(AnswerInvalid, match="answered /v1"):
+    with pytest.raises(AnswerInvalid, match="invalid response to /v1"):
         client.list()
     with pytest.raises(AnswerInvalid):
         client.get("p", "ns")
@@ -247,18 +247,18 @@ def listing(size: int) -> bytes:
     return v1.ListPodResourcesResponse(pod_resources=[long] * (size // 2**20)).SerializeToString()
 
 
-def test_answers_up_to_16_mib(kubelet, client):
+def test_response_of_16_mib_is_accepted(kubelet, client):
     kubelet(List=answering(listing(15 * 2**20)))
     assert len(client.list()) == 15
 
 
-def test_larger_answers_are_rejected(kubelet, client):
+def test_larger_response_is_rejected(kubelet, client):
     kubelet(List=answering(listing(17 * 2**20)))
-    with pytest.raises(AnswerTooLarge, match="above 16777216 bytes"):
+    with pytest.raises(AnswerTooLarge, match="exceeds 16777216 bytes"):
         client.list()
 
 
-def test_by_default_a_rejected_call_is_the_callers_to_retry(kubelet, client):
+def test_rate_limited_call_is_not_retried_by_default(kubelet, client):
     calls = []
 
     def reject(request, context):
@@ -266,7 +266,7 @@ def test_by_default_a_rejected_call_is_the_callers_to_retry(kubelet, client):
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
     kubelet(List=reject)
-    with pytest.raises(RateLimited, match="try again later"):
+    with pytest.raises(RateLimited, match="retry later"):
         client.list()
     assert len(calls) == 1
 

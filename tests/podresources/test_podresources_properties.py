@@ -81,7 +81,7 @@ def json(message):
 
 @examples(0.5)
 @given(tuples(PODS))
-def test_a_list_reads_back_as_what_was_listed(pods):
+def test_list_is_read_back(pods):
     body = View(MemorySource(pods)).list_v1()
     listed = tuple(map(as_listed, pods))
     assert decoding.pods_from_bytes(body) == listed
@@ -90,14 +90,14 @@ def test_a_list_reads_back_as_what_was_listed(pods):
 
 @examples(0.5)
 @given(tuples(PODS))
-def test_a_v1alpha1_list_has_app_containers_without_topology(pods):
+def test_v1alpha1_list_has_app_containers_without_topology(pods):
     body = View(MemorySource(pods)).list_v1alpha1()
     assert decoding.pods_from_v1alpha1_bytes(body) == tuple(map(as_listed_v1alpha1, pods))
     v1alpha1.ListPodResourcesResponse.FromString(body)
 
 
 @given(ALLOCATABLES)
-def test_allocatable_reads_back_as_what_there_is(allocatable):
+def test_allocatable_is_read_back(allocatable):
     body = View(MemorySource(allocatable=allocatable)).allocatable_v1()
     listed = Allocatable(split(allocatable.devices), allocatable.cpu_ids, allocatable.memory)
     assert decoding.allocatable_from_bytes(body) == listed
@@ -106,7 +106,7 @@ def test_allocatable_reads_back_as_what_there_is(allocatable):
 
 @examples(0.5)
 @given(st.lists(PODS, max_size=4, unique_by=lambda pod: (pod.namespace, pod.name)))
-def test_get_finds_each_pod_and_no_other(pods):
+def test_get_returns_each_pod(pods):
     view = View(MemorySource(pods))
     for pod in pods:
         body = view.get_v1(pod.name, pod.namespace)
@@ -154,7 +154,7 @@ def changed(pods: list[Pod], change) -> list[Pod]:
 
 @examples(0.5)
 @given(st.lists(CHANGES, max_size=12))
-def test_a_kept_answer_is_the_one_that_would_be_built_now(changes):
+def test_cached_response_equals_a_new_one(changes):
     source = MemorySource()
     kept = View(source)
     for change in changes:

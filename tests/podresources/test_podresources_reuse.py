@@ -21,7 +21,7 @@ some_things = st.lists(st.sampled_from(THINGS), unique_by=id)
 
 
 @given(some_things, some_things)
-def test_every_element_has_its_own_value(before, now):
+def test_values_belong_to_their_elements(before, now):
     made = []
 
     def make(thing: Thing) -> int:
@@ -46,7 +46,7 @@ def test_every_element_has_its_own_value(before, now):
         ("ab", "cd", (0, 0)),
     ],
 )
-def test_what_two_sequences_begin_and_end_with(one, other, ends):
+def test_common_ends(one, other, ends):
     assert common_ends(one, other) == ends
 
 
@@ -54,7 +54,7 @@ versions = st.lists(st.tuples(*2 * [st.none() | st.integers(0, 2)]), max_size=40
 
 
 @given(versions)
-def test_where_two_sequences_of_numbers_differ(pairs):
+def test_unequal_positions(pairs):
     one, other = [one for one, _ in pairs], [other for _, other in pairs]
     differing = [place for place, (before, after) in enumerate(pairs) if before != after]
     assert unequal(one, other) == differing

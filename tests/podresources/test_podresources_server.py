@@ -96,7 +96,7 @@ class Broken(MemorySource):
         raise RuntimeError("state is gone")
 
 
-def test_errors_of_the_source_reach_the_owner_and_the_caller(serve, client):
+def test_errors_of_the_source_reach_on_error_and_the_client(serve, client):
     errors = []
     serve(Broken(), on_error=errors.append)
     with pytest.raises(Exception, match=r"INTERNAL.*state is gone") as caught:
@@ -105,14 +105,14 @@ def test_errors_of_the_source_reach_the_owner_and_the_caller(serve, client):
     assert [str(error) for error in errors] == ["state is gone"]
 
 
-def test_errors_without_an_owner_are_logged(serve, client, caplog):
+def test_errors_without_on_error_are_logged(serve, client, caplog):
     serve(Broken())
     with caplog.at_level(logging.ERROR), pytest.raises(Exception, match="state is gone"):
         client.list()
     assert "RuntimeError: state is gone" in caplog.text
 
 
-def test_stop_leaves_nothing_behind(socket_path):
+def test_stop_removes_socket_and_threads(socket_path):
     server = PodResourcesServer(MemorySource(), socket_path)
     with server, PodResourcesClient(socket_path) as client:
         client.list()
@@ -122,7 +122,7 @@ def test_stop_leaves_nothing_behind(socket_path):
     server.stop()
 
 
-def test_a_call_under_way_is_answered_before_a_stop(serve, socket_path):
+def test_stop_waits_for_a_call_in_progress(serve, socket_path):
     """One that is cut off would make gRPC write a line to the client's standard error."""
     asked, go = threading.Event(), threading.Event()
 
@@ -141,7 +141,7 @@ def test_a_call_under_way_is_answered_before_a_stop(serve, socket_path):
         assert listed.result(10) == (pod("a", "0"),)
 
 
-def test_a_stopped_server_starts_again_and_a_client_finds_it(socket_path):
+def test_stopped_server_can_start_again(socket_path):
     source = MemorySource([pod("a", "0")])
     server = PodResourcesServer(source, socket_path, qps=None)
     with PodResourcesClient(socket_path) as client:
@@ -155,26 +155,26 @@ def test_a_stopped_server_starts_again_and_a_client_finds_it(socket_path):
     assert server.counters()["kubelet_pod_resources_endpoint_requests_list", "v1"] == 3
 
 
-def test_starting_twice_is_rejected(serve):
+def test_second_start_is_rejected(serve):
     server = serve()
     with pytest.raises(ServeError, match="already serving"):
         server.start()
 
 
-def test_the_directory_is_made_as_the_kubelet_makes_it(socket_path):
+def test_directory_has_the_kubelets_mode(socket_path):
     inner = socket_path.parent / "pod-resources" / "kubelet.sock"
     with PodResourcesServer(MemorySource(), inner):
         assert inner.parent.stat().st_mode & 0o777 == 0o750
         assert list(inner.parent.iterdir()) == [inner]
 
 
-def test_a_socket_that_nobody_serves_is_replaced(serve, client, socket_path):
+def test_stale_socket_is_replaced(serve, client, socket_path):
     dead_socket(socket_path)
     serve(MemorySource([pod("a", "0")]))
     assert client.list() == (pod("a", "0"),)
 
 
-def test_a_socket_that_somebody_serves_is_left_alone(serve, client, socket_path):
+def test_socket_of_a_running_server_is_kept(serve, client, socket_path):
     serve(MemorySource([pod("first", "0")]))
     with pytest.raises(SocketInUse, match=str(socket_path)):
         PodResourcesServer(MemorySource(), socket_path).start()
@@ -182,7 +182,7 @@ def test_a_socket_that_somebody_serves_is_left_alone(serve, client, socket_path)
     assert list(socket_path.parent.iterdir()) == [socket_path]
 
 
-def test_a_busy_server_counts_as_serving(socket_path):
+def test_busy_server_counts_as_running(socket_path):
     with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waiting:
         busy.bind(str(socket_path))
         busy.listen(0)
@@ -191,7 +191,7 @@ def test_a_busy_server_counts_as_serving(socket_path):
             PodResourcesServer(MemorySource(), socket_path).start()
 
 
-def test_of_servers_that_start_at_once_one_wins(socket_path):
+def test_one_of_concurrent_starts_succeeds(socket_path):
     servers = [PodResourcesServer(MemorySource(), socket_path) for _ in range(8)]
     line = threading.Barrier(len(servers))
 
@@ -213,7 +213,7 @@ def test_of_servers_that_start_at_once_one_wins(socket_path):
     assert list(socket_path.parent.iterdir()) == []
 
 
-def test_a_late_stop_leaves_the_successors_socket(serve, client, socket_path):
+def test_late_stop_keeps_the_successors_socket(serve, client, socket_path):
     first = PodResourcesServer(MemorySource(), socket_path)
     first.start()
     socket_path.unlink()
@@ -223,7 +223,7 @@ def test_a_late_stop_leaves_the_successors_socket(serve, client, socket_path):
 
 
 @pytest.mark.parametrize("kind", ["file", "directory", "link"])
-def test_what_is_no_socket_is_left_alone(socket_path, kind):
+def test_other_file_is_kept(socket_path, kind):
     match kind:
         case "file":
             socket_path.write_text("precious")
@@ -237,7 +237,7 @@ def test_what_is_no_socket_is_left_alone(socket_path, kind):
     assert os.path.lexists(socket_path)
 
 
-def test_a_relative_path_is_rejected():
+def test_relative_path_is_rejected():
     with pytest.raises(SocketPathError, match=r"'some/kubelet\.sock' is relative"):
         PodResourcesServer(MemorySource(), "some/kubelet.sock").start()
 
@@ -247,14 +247,14 @@ def path_of(length: int, directory: Path) -> Path:
     return directory / ("d" * padding) / "kubelet.sock"
 
 
-def test_a_path_of_107_bytes_works(socket_path):
+def test_path_of_107_bytes_works(socket_path):
     longest = path_of(107, socket_path.parent)
     server = PodResourcesServer(MemorySource(), longest)
     with server, PodResourcesClient(longest) as client:
         assert client.list() == ()
 
 
-def test_a_path_of_108_bytes_is_rejected(socket_path):
+def test_path_of_108_bytes_is_rejected(socket_path):
     too_long = path_of(108, socket_path.parent)
     with pytest.raises(SocketPathError, match="has 108 bytes, the kernel allows 107"):
         PodResourcesServer(MemorySource(), too_long).start()
@@ -263,7 +263,7 @@ def test_a_path_of_108_bytes_is_rejected(socket_path):
         PodResourcesClient(too_long)
 
 
-def test_a_path_is_measured_in_bytes(socket_path):
+def test_path_is_measured_in_bytes(socket_path):
     path = socket_path.parent / ("é" * 50) / "kubelet.sock"
     with pytest.raises(SocketPathError, match="bytes"):
         PodResourcesServer(MemorySource(), path).start()
@@ -278,13 +278,13 @@ def test_special_characters_in_a_path(socket_path, name):
 
 
 @pytest.mark.parametrize("directory", ["/proc/self", "/proc/none/such"])
-def test_a_directory_that_takes_no_files(directory):
+def test_read_only_directory(directory):
     with pytest.raises(ServeError, match=directory):
         PodResourcesServer(MemorySource(), f"{directory}/kubelet.sock").start()
     assert our_threads() == []
 
 
-def test_a_file_in_place_of_the_directory(socket_path):
+def test_file_in_place_of_the_directory(socket_path):
     socket_path.write_text("")
     with pytest.raises(ServeError, match="cannot use directory"):
         PodResourcesServer(MemorySource(), socket_path / "kubelet.sock").start()
@@ -319,24 +319,27 @@ def test_many_clients_while_the_source_changes(serve, socket_path):
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        (5, "pods is a tuple or list of Pod: not 5"),
-        (["train"], "pods is a tuple or list of Pod"),
-        ([Pod("p", "ns", Container("main"))], "containers is a tuple or list of Container: not C"),
-        ([Pod("p", "ns", (Container("m", ContainerDevices("v/gpu", ("0",))),))], "devices is a"),
+        (5, "invalid pods 5: expected a tuple or list of Pod"),
+        (["train"], "invalid pods .*: expected a tuple or list of Pod"),
+        (
+            [Pod("p", "ns", Container("main"))],
+            "invalid containers C.*: expected a tuple",
+        ),
+        ([Pod("p", "ns", (Container("m", ContainerDevices("v/gpu", ("0",))),))], "invalid devices"),
         (
             [Pod("p", "ns", (Container("m", (ContainerDevices("v/gpu", "gpu-0"),)),))],
-            r"device_ids is a tuple, as in \('gpu-0',\): not a text",
+            r"invalid device_ids 'gpu-0': use \('gpu-0',\)",
         ),
     ],
 )
-def test_a_source_that_is_told_what_nobody_can_answer(told: Any, message: str) -> None:
+def test_memory_source_rejects_invalid_values(told: Any, message: str) -> None:
     source = MemorySource()
     with pytest.raises(TypeError, match=message):
         MemorySource(told)
     with pytest.raises(TypeError, match=message):
         source.replace(pods=told)
-    with pytest.raises(TypeError, match="allocatable is an Allocatable: not "):
+    with pytest.raises(TypeError, match=r"invalid allocatable .*: expected an Allocatable"):
         source.replace(allocatable=told)
-    with pytest.raises(TypeError, match="not a text"):
+    with pytest.raises(TypeError, match="invalid device_ids"):
         source.replace(allocatable=Allocatable((ContainerDevices("v/gpu", "gpu-0"),)))
     assert (source.version(), source.pods()) == (1, ())

@@ -60,7 +60,7 @@ def test_every_method_of_both_versions_is_served():
     }
 
 
-def test_answers():
+def test_responses_of_each_method():
     harness = Harness()
     assert decoding.pods_from_bytes(harness.ask(v1_grpc.LIST)) == PODS
     assert decoding.pods_from_v1alpha1_bytes(harness.ask(v1alpha1_grpc.LIST)) == PODS
@@ -70,14 +70,14 @@ def test_answers():
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("p", "other"), ("q", "ns"), ("", "")])
-def test_an_unknown_pod_is_rejected_in_the_kubelets_words(name, namespace):
+def test_unknown_pod_has_the_kubelets_message(name, namespace):
     assert Harness().rejected(v1_grpc.GET, get_request(name, namespace)) == (
         "UNKNOWN",
         f"pod {name} in namespace {namespace} not found",
     )
 
 
-def test_get_with_the_feature_gate_off():
+def test_get_fails_with_the_feature_gate_off():
     harness = Harness(profile=Profile(get_enabled=False))
     assert harness.rejected(v1_grpc.GET, get_request("p", "ns")) == (
         "UNKNOWN",
@@ -86,7 +86,7 @@ def test_get_with_the_feature_gate_off():
     assert harness.counters.snapshot()[f"{PREFIX}_errors_get", "v1"] == 1
 
 
-def test_one_limit_holds_for_all_methods_together():
+def test_rate_limit_is_shared_by_all_methods():
     harness = Harness(limiter=TokenBucket(100, 3))
     harness.ask(v1_grpc.LIST)
     harness.ask(v1alpha1_grpc.LIST)
@@ -115,7 +115,7 @@ def test_counters_by_method_and_version():
     }
 
 
-def test_calls_over_the_limit_count_nowhere():
+def test_rate_limited_calls_are_not_counted():
     harness = Harness(limiter=TokenBucket(100, 1))
     harness.ask(v1_grpc.LIST)
     before = harness.counters.snapshot()
@@ -123,12 +123,12 @@ def test_calls_over_the_limit_count_nowhere():
     assert harness.counters.snapshot() == before
 
 
-def test_a_broken_request_is_rejected_and_costs_nothing():
+def test_invalid_request_is_rejected_and_uses_no_token():
     harness = Harness(limiter=TokenBucket(100, 1))
     for path in harness.methods:
         code, text = harness.rejected(path, b"\xff\xff")
         assert code == "INTERNAL"
-        assert text.startswith(f"{path}: the request is no v1")
+        assert text.startswith(f"{path}: invalid v1")
     assert harness.counters.snapshot() == {}
     harness.ask(v1_grpc.LIST)
 
@@ -155,7 +155,7 @@ class Broken(MemorySource):
         (v1alpha1_grpc.LIST, None),
     ],
 )
-def test_a_failing_source_is_reported_and_counted(path, kind):
+def test_failing_source_is_reported_and_counted(path, kind):
     harness = Harness(Broken())
     code, text = harness.rejected(path)
     assert code == "INTERNAL"

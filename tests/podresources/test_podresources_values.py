@@ -20,7 +20,7 @@ from podresources import (
 GPU = "vendor.com/gpu"
 
 
-def test_entries_are_one_per_id_and_node():
+def test_one_entry_per_id_and_node():
     group = ContainerDevices(GPU, ("a", "b"), (0, 1))
     assert list(group.entries()) == [
         ContainerDevices(GPU, ("a",), (0,)),
@@ -30,7 +30,7 @@ def test_entries_are_one_per_id_and_node():
     ]
 
 
-def test_entries_without_topology_are_one_per_id():
+def test_one_entry_per_id_without_topology():
     group = ContainerDevices(GPU, ("a", "b"))
     assert list(group.entries()) == [
         ContainerDevices(GPU, ("a",)),
@@ -45,11 +45,11 @@ def test_ids_by_resource_do_not_depend_on_grouping():
     assert ids_by_resource(split) == ids_by_resource(merged)
 
 
-def test_the_mark_of_a_restartable_init_container_is_no_part_of_equality():
+def test_equality_ignores_restartable_init():
     assert Container("c", restartable_init=True) == Container("c")
 
 
-def test_json_of_a_pod_names_everything_it_holds():
+def test_json_of_a_pod():
     pod = Pod(
         "p",
         "ns",
@@ -117,7 +117,7 @@ def test_json_of_an_empty_node():
     assert as_dict(()) == {"pod_resources": []}
 
 
-def test_a_memory_source_keeps_what_it_is_not_told():
+def test_memory_source_replaces_only_given_values():
     pods, allocatable = (Pod("p", "ns"),), Allocatable(cpu_ids=(1,))
     source = MemorySource()
     versions = [source.version()]
@@ -132,7 +132,7 @@ def test_a_memory_source_keeps_what_it_is_not_told():
     assert len(set(versions)) == len(versions)
 
 
-def test_every_public_name_is_there():
+def test_public_names_exist():
     for name in podresources.__all__:
         assert getattr(podresources, name) is not None
     assert not hasattr(podresources, "Nonsense")

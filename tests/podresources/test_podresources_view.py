@@ -14,7 +14,7 @@ from podresources import (
     Pod,
     View,
     decoding,
-    wire,
+    encoding,
 )
 from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
@@ -26,7 +26,7 @@ def pod(name: str, *ids: str, nodes: tuple[int, ...] = ()) -> Pod:
     return Pod(name, "default", (Container("c", (ContainerDevices(GPU, ids, nodes),)),))
 
 
-def test_a_device_on_two_nodes_has_two_entries():
+def test_device_on_two_nodes_has_two_entries():
     body = View(MemorySource([pod("p", "a", nodes=(0, 1))])).list_v1()
     (listed,) = v1.ListPodResourcesResponse.FromString(body).pod_resources
     entries = listed.containers[0].devices
@@ -34,7 +34,7 @@ def test_a_device_on_two_nodes_has_two_entries():
     assert [[n.ID for n in e.topology.nodes] for e in entries] == [[0], [1]]
 
 
-def test_without_topology_the_field_is_absent():
+def test_topology_field_is_absent_without_topology():
     source = MemorySource(
         [Pod("p", "ns", (Container("c", (ContainerDevices(GPU, ("a",)),)),))],
         Allocatable((ContainerDevices(GPU, ("a",)),), memory=(ContainerMemory("memory", 1),)),
@@ -58,12 +58,12 @@ def test_pods_and_containers_without_devices_are_listed_in_order():
     assert [[c.name for c in p.containers] for p in alpha.pod_resources] == [["app"], []]
 
 
-def test_an_empty_node_answers_with_empty_messages():
+def test_empty_node_gives_empty_messages():
     view = View(MemorySource())
     assert (view.list_v1(), view.list_v1alpha1(), view.allocatable_v1()) == (b"", b"", b"")
 
 
-def test_of_two_pods_with_one_name_get_tells_the_last():
+def test_get_returns_the_last_of_two_pods_with_one_name():
     view = View(MemorySource([pod("p", "old"), pod("p", "new")]))
     assert decoding.pod_from_bytes(view.get_v1("p", "default")) == pod("p", "new")
 
@@ -78,7 +78,7 @@ class CountingSource(MemorySource):
         return super().pods()
 
 
-def test_an_unchanged_source_is_asked_once():
+def test_unchanged_source_is_read_once():
     source = CountingSource([pod("p", "a")])
     view = View(source)
     assert view.list_v1() is view.list_v1()
@@ -91,8 +91,10 @@ def test_an_unchanged_source_is_asked_once():
 
 def test_only_new_pods_are_encoded(monkeypatch):
     encoded = []
-    encode = wire.pod_to_bytes
-    monkeypatch.setattr(wire, "pod_to_bytes", lambda pod: encoded.append(pod.name) or encode(pod))
+    encode = encoding.pod_to_bytes
+    monkeypatch.setattr(
+        encoding, "pod_to_bytes", lambda pod: encoded.append(pod.name) or encode(pod)
+    )
     kept, gone = pod("kept", "a"), pod("gone", "b")
     source = MemorySource([kept, gone])
     view = View(source)
@@ -102,10 +104,10 @@ def test_only_new_pods_are_encoded(monkeypatch):
     assert encoded == ["kept", "gone", "new"]
 
 
-def test_the_same_allocatable_is_not_encoded_again(monkeypatch):
+def test_unchanged_allocatable_is_not_encoded_again(monkeypatch):
     calls = []
-    encode = wire.allocatable_to_bytes
-    monkeypatch.setattr(wire, "allocatable_to_bytes", lambda a: calls.append(a) or encode(a))
+    encode = encoding.allocatable_to_bytes
+    monkeypatch.setattr(encoding, "allocatable_to_bytes", lambda a: calls.append(a) or encode(a))
     source = MemorySource(allocatable=Allocatable(cpu_ids=(1,)))
     view = View(source)
     view.allocatable_v1()
@@ -125,7 +127,7 @@ class ChangingUnderway(MemorySource):
         return super().pods()
 
 
-def test_a_change_during_the_build_is_not_missed():
+def test_change_during_the_build_is_not_missed():
     view = View(ChangingUnderway([pod("old", "a")]))
     assert [p.name for p in decoding.pods_from_bytes(view.list_v1())] == ["new"]
 
@@ -140,7 +142,7 @@ class ChangingAfterwards(MemorySource):
         return read
 
 
-def test_a_change_after_the_reading_shows_in_the_next_answer():
+def test_change_after_reading_shows_in_the_next_response():
     view = View(ChangingAfterwards([pod("old", "a")]))
     first = decoding.pods_from_bytes(view.list_v1())
     second = decoding.pods_from_bytes(view.list_v1())
@@ -157,14 +159,14 @@ class FailingOnce(MemorySource):
         return super().pods()
 
 
-def test_a_source_that_failed_is_asked_again():
+def test_failed_source_is_read_again():
     view = View(FailingOnce([pod("p", "a")]))
     with pytest.raises(RuntimeError, match="no state yet"):
         view.list_v1()
     assert decoding.pods_from_bytes(view.list_v1()) == (pod("p", "a"),)
 
 
-def test_no_answer_mixes_versions_or_is_older_than_its_call():
+def test_responses_do_not_mix_versions():
     source = MemorySource([pod("p0", "0"), pod("p1", "0")], Allocatable(cpu_ids=(0, 0)))
     view = View(source)
     told = [0]

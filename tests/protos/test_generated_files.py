@@ -25,14 +25,14 @@ def test_generated_files_are_up_to_date(contents):
     assert generate_protos.outdated(contents) == []
 
 
-def test_every_file_of_the_package_is_written_by_hand_or_generated(contents):
+def test_every_file_is_written_by_hand_or_generated(contents):
     by_hand = {"protos/__init__.py", "protos/_pool.py", "protos/_service.py", "protos/py.typed"}
     protos = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("protos/*.proto")}
     found = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("protos/*.*")}
     assert found == by_hand | protos | set(contents)
 
 
-def test_a_changed_field_makes_the_files_out_of_date(contents, tmp_path):
+def test_changed_field_makes_files_outdated(contents, tmp_path):
     shutil.copytree(ROOT / "protos", tmp_path / "protos")
     assert generate_protos.outdated(contents, tmp_path) == []
     proto = tmp_path / "protos/pluginregistration_v1.proto"
@@ -44,7 +44,7 @@ def test_a_changed_field_makes_the_files_out_of_date(contents, tmp_path):
     ]
 
 
-def test_comments_of_the_proto_files_are_the_docstrings_editors_show():
+def test_comments_of_proto_files_are_docstrings():
     stub = ast.parse((ROOT / "protos/deviceplugin_v1beta1.pyi").read_text())
     classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
     assert ast.get_docstring(classes["Mount"]) == "A mount into a container."

@@ -98,7 +98,7 @@ print("exchanged")
     ],
     ids=["theirs first", "ours first", "ours with grpc first"],
 )
-def test_a_users_stubs_load_beside_ours_and_exchange_bytes(users_stubs, imports):
+def test_users_stubs_load_beside_protos_and_exchange_bytes(users_stubs, imports):
     path = f"import sys; sys.path.insert(0, {str(users_stubs)!r})\n"
     assert python(path + imports + EXCHANGE) == "exchanged\n"
 
@@ -109,7 +109,7 @@ def test_messages_are_not_in_the_default_pool():
     assert dp.DESCRIPTOR.pool is not descriptor_pool.Default()
 
 
-def test_all_apis_share_one_pool_without_a_clash():
+def test_all_apis_share_one_pool():
     from protos import (
         pluginregistration_v1,
         podresources_v1,
@@ -122,14 +122,14 @@ def test_all_apis_share_one_pool_without_a_clash():
     assert len(pools) == 1
 
 
-def test_a_field_we_do_not_know_is_kept():
+def test_unknown_field_is_kept():
     later = dp.Device(ID="gpu0").SerializeToString() + b"\xa2\x06\x03new"
     device = dp.Device.FromString(later)
     assert device.ID == "gpu0"
     assert device.SerializeToString() == later
 
 
-def test_a_typed_device_is_one_kind_at_a_time():
+def test_typed_device_has_one_kind():
     device = dp.TypedDevice(netlink=dp.NetlinkDevice(interface_name="eth42"))
     assert device.WhichOneof("device") == "netlink"
     device.filesystem.host_path = "/dev/gpu0"

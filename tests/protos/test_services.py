@@ -78,19 +78,19 @@ def allocate_request(*ids):
     return deviceplugin_v1beta1.AllocateRequest(container_requests=[asked])
 
 
-def test_a_call_reaches_the_method_and_its_answer_comes_back(serve):
+def test_call_reaches_the_method_and_returns_its_response(serve):
     stub = deviceplugin_v1beta1_grpc.DevicePluginStub(serve(add_plugin))
     answer = stub.Allocate(allocate_request("a", "b"), timeout=DEADLINE)
     assert answer.container_responses[0].envs["IDS"] == "a,b"
 
 
-def test_a_stream_gives_each_message_in_turn(serve):
+def test_stream_returns_each_message(serve):
     stub = deviceplugin_v1beta1_grpc.DevicePluginStub(serve(add_plugin))
     lists = stub.ListAndWatch(deviceplugin_v1beta1.Empty(), timeout=DEADLINE)
     assert [answer.devices[0].health for answer in lists] == ["Healthy", "Unhealthy"]
 
 
-def test_a_path_constant_serves_callers_that_want_bytes(serve):
+def test_path_constant_can_be_called_with_bytes(serve):
     call = serve(add_plugin).unary_unary(deviceplugin_v1beta1_grpc.ALLOCATE)
     data = call(allocate_request("a").SerializeToString(), timeout=DEADLINE)
     answer = deviceplugin_v1beta1.AllocateResponse.FromString(data)
@@ -98,7 +98,7 @@ def test_a_path_constant_serves_callers_that_want_bytes(serve):
 
 
 @pytest.mark.parametrize(("messages", "services", "name"), SERVICES)
-def test_what_a_servicer_leaves_out_is_unimplemented(serve, messages, services, name):
+def test_missing_method_is_unimplemented(serve, messages, services, name):
     servicer = getattr(services, f"{name}Servicer")()
     add = getattr(services, f"add_{name}Servicer_to_server")
     stub = getattr(services, f"{name}Stub")(serve(lambda server: add(servicer, server)))
@@ -112,14 +112,14 @@ def test_what_a_servicer_leaves_out_is_unimplemented(serve, messages, services, 
 
 
 @pytest.mark.parametrize(("messages", "services", "name"), SERVICES)
-def test_every_service_is_exported_under_the_names_grpc_gives(messages, services, name):
+def test_services_have_the_names_of_grpcs_generator(messages, services, name):
     made = [f"{name}Stub", f"{name}Servicer", f"add_{name}Servicer_to_server"]
     assert set(made) <= set(services.__all__)
     for exported in made[:2]:
         assert getattr(services, exported).__module__ == services.__name__
 
 
-def test_the_libraries_pinned_for_this_line_are_the_ones_in_use():
+def test_libraries_are_those_pinned_for_the_line():
     line = os.environ.get("WIRE_LINE")
     if line is None:
         pytest.skip("WIRE_LINE is not set: this environment claims no line")

@@ -24,7 +24,7 @@ from devicemanager.snapshot.model import (
 )
 from devicemanager.snapshot.packing import pack, unpack
 from podresources import Allocatable, Container, ContainerDevices, Pod
-from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
+from podresources.values import ClaimResource, ContainerMemory, DynamicResource
 from tests.paths import ROOT
 from tests.snapshot import made_up
 from tests.snapshot.made_up import WHOLE

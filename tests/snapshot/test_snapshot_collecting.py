@@ -203,7 +203,7 @@ def test_what_cannot_be_read_is_said_and_costs_no_other(host: Path, root: Path) 
         layout.NUMA: "",
     }
     assert "not YAML" in found[layout.CONFIG]
-    assert "`many` is neither a number nor a range" in found[layout.NUMA]
+    assert "invalid `many`: expected a number or a range" in found[layout.NUMA]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

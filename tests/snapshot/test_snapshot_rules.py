@@ -444,7 +444,7 @@ def test_what_was_not_read_is_no_finding():
 
 
 def test_a_kubelet_before_1_20_is_told_apart_from_damage():
-    from checkpoint.v1 import checksum_v1
+    from checkpoint.parse import checksum_v1
 
     old = Checkpoint((entry("u-train", "g0"),), {GPU: ("g0",)})
     content = json.loads(checkpoint.dumps(old))

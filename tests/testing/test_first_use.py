@@ -84,7 +84,7 @@ def test_admission_as_uid_is_an_error(mock_kubelet, use):
     admission = mock_kubelet.admit(pod_manifest("train"))
     with pytest.raises(RequestError) as caught:
         use(mock_kubelet, admission)
-    said = "a pod is named by its UID, such as admission.uid: not by Admission"
+    said = "invalid pod UID: expected a string such as admission.uid, not Admission"
     assert str(caught.value) == said
 
 
@@ -225,8 +225,8 @@ def test_health_events_name_the_pod_of_a_device(mock_kubelet, simulated_plugin):
     plugin.stop()
     mock_kubelet.wait_for(lambda: len(messages()) == 3)
     assert messages() == [
-        f"{GPU} gpu-mock-0: now {state}, held by pod default/train"
-        for state in ("Unhealthy", "Healthy", "Unhealthy, its plugin has left")
+        f"{GPU} gpu-mock-0: now {state}, allocated to pod default/train"
+        for state in ("Unhealthy", "Healthy", "Unhealthy: plugin disconnected")
     ]
     assert mock_kubelet.events.recent(EventKind.DEVICE_HEALTH)[0].pod == train.uid
 

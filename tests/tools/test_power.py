@@ -22,7 +22,7 @@ from tools.power.disk import (
     moments,
 )
 from tools.power.load import recorded
-from tools.power.promises import Broken, Word, check, holders_in
+from tools.power.promises import Broken, Confirmed, check, holders_in
 from tools.power.recording import recording
 
 NAME = checkpoint.CHECKPOINT_NAME
@@ -90,7 +90,7 @@ def test_everything_in_the_directory_is_recorded_and_nothing_else(tmp_path):
             os.close(at)
             file = os.open(directory / "a", os.O_WRONLY | os.O_TRUNC)
             os.close(file)
-        recorder.mark("held", "u", ["d"])
+        recorder.mark("allocated", "u", ["d"])
     assert recorder.operations == [
         Create("t", 1),
         Write(1, b"one"),
@@ -102,7 +102,7 @@ def test_everything_in_the_directory_is_recorded_and_nothing_else(tmp_path):
         Rename("b", "c"),
         Remove("c"),
         Truncate(1),
-        Mark("held", "u", ("d",)),
+        Mark("allocated", "u", ("d",)),
     ]
     # Nothing is recorded any more.
     (inside / "later").write_text("x")
@@ -129,13 +129,13 @@ def written(directory, level, count=4):
             devices = (f"d{number}",)
             entries.append(PodDevicesEntry(f"u{number}", "c", "a.b/r", {0: devices}, b"x"))
             store.write(dumps(Checkpoint(tuple(entries), {})))
-            recorder.mark("held", f"u{number}", devices)
+            recorder.mark("allocated", f"u{number}", devices)
     return recorder.operations
 
 
 @pytest.mark.parametrize("level", Durability)
 def test_a_store_keeps_the_promise_of_its_level(tmp_path, level):
-    assert check(level, {}, written(tmp_path, level), Word()) > 4
+    assert check(level, {}, written(tmp_path, level), Confirmed()) > 4
 
 
 def without(operations, kind, number):
@@ -148,15 +148,15 @@ def without(operations, kind, number):
 @pytest.mark.parametrize(
     ("level", "kind", "complaint"),
     [
-        (Durability.KUBELET, Flush, "the file is not whole"),
-        (Durability.POWER, Flush, "the file is not whole"),
-        (Durability.POWER, FlushDirectory, "was told"),
+        (Durability.KUBELET, Flush, "the file is damaged"),
+        (Durability.POWER, Flush, "the file is damaged"),
+        (Durability.POWER, FlushDirectory, "was allocated"),
     ],
 )
 def test_every_missing_flush_is_caught(tmp_path, level, kind, complaint, number):
     operations = without(written(tmp_path, level), kind, number)
     with pytest.raises(Broken, match=complaint):
-        check(level, {}, operations, Word())
+        check(level, {}, operations, Confirmed())
 
 
 @pytest.mark.parametrize("level", [Durability.KUBELET, Durability.POWER])
@@ -167,8 +167,8 @@ def test_a_rename_before_the_flush_is_caught(tmp_path, level):
         for kind in (Flush, Rename)
     )
     operations.insert(flush, operations.pop(rename))
-    with pytest.raises(Broken, match="the file is not whole"):
-        check(level, {}, operations, Word())
+    with pytest.raises(Broken, match="the file is damaged"):
+        check(level, {}, operations, Confirmed())
 
 
 def test_each_level_promises_more_than_the_one_below(tmp_path):
@@ -177,7 +177,7 @@ def test_each_level_promises_more_than_the_one_below(tmp_path):
         directory.mkdir()
         operations = written(directory, Durability(below))
         with pytest.raises(Broken):
-            check(above, {}, operations, Word())
+            check(above, {}, operations, Confirmed())
 
 
 def test_writing_in_place_is_caught_at_every_level(tmp_path):
@@ -191,8 +191,8 @@ def test_writing_in_place_is_caught_at_every_level(tmp_path):
         for number in range(2):
             save(dumps(Checkpoint((), {"a.b/r": (f"d{number}",)})))
     for level in Durability:
-        with pytest.raises(Broken, match="the file is not whole"):
-            check(level, {}, recorder.operations, Word())
+        with pytest.raises(Broken, match="the file is damaged"):
+            check(level, {}, recorder.operations, Confirmed())
 
 
 @pytest.mark.parametrize("level", Durability)
@@ -219,25 +219,25 @@ def saved(**holders):
 @pytest.mark.parametrize(
     ("level", "files", "marks", "complaint"),
     [
-        ("kubelet", saved(a="d", b="d"), [], "two holders"),
-        ("power", saved(a="d"), [Mark("held", "a", ("e",))], "pod a was told"),
-        ("process", {}, [Mark("held", "a", ("e",))], "pod a was told"),
+        ("kubelet", saved(a="d", b="d"), [], "to two pods"),
+        ("power", saved(a="d"), [Mark("allocated", "a", ("e",))], "pod a was allocated"),
+        ("process", {}, [Mark("allocated", "a", ("e",))], "pod a was allocated"),
         (
             "power",
             saved(a="d"),
-            [Mark("held", "a", ("d",)), Mark("ending", "a"), Mark("ended", "a")],
+            [Mark("allocated", "a", ("d",)), Mark("ending", "a"), Mark("ended", "a")],
             "terminated and is on disk",
         ),
     ],
 )
 def test_what_the_check_finds(level, files, marks, complaint):
     with pytest.raises(Broken, match=complaint):
-        check(level, files, marks, Word())
+        check(level, files, marks, Confirmed())
 
 
 def test_a_pod_that_ends_may_be_there_or_not():
-    ending = [Mark("held", "a", ("d",)), Mark("ending", "a")]
-    assert check("power", saved(a="d"), ending, Word()) > 0
+    ending = [Mark("allocated", "a", ("d",)), Mark("ending", "a")]
+    assert check("power", saved(a="d"), ending, Confirmed()) > 0
     assert holders_in(saved(a="d")) == {"a": ("d",)}
     assert holders_in({}) == {}
 
@@ -248,22 +248,22 @@ def test_a_pod_that_ends_may_be_there_or_not():
 @pytest.mark.parametrize("level", Durability)
 def test_a_kubelet_keeps_the_promise_of_its_level(level):
     operations = recorded(level, admissions=12, seed=1).operations
-    assert sum(isinstance(each, Mark) and each.what == "held" for each in operations) >= 8
-    assert check(level, {}, operations, Word()) > 8
+    assert sum(isinstance(each, Mark) and each.what == "allocated" for each in operations) >= 8
+    assert check(level, {}, operations, Confirmed()) > 8
     if level is Durability.PROCESS:
         return
     flushes = sum(isinstance(each, Flush) for each in operations)
     forgot = without(operations, Flush, random.Random(flushes).randrange(flushes))
-    with pytest.raises(Broken, match="the file is not whole"):
-        check(level, {}, forgot, Word())
+    with pytest.raises(Broken, match="the file is damaged"):
+        check(level, {}, forgot, Confirmed())
 
 
 def test_the_command(capsys):
     before = threading.active_count()  # other tests of this process may have left some
     assert main(["--rounds", "1", "--admissions", "6", "--level", "power"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("power: power: 6 admissions, losses of power after each of ")
-    assert out[0].endswith(" different outcomes: all as promised")
+    assert out[0].startswith("power: power: 6 admissions, power failures after each of ")
+    assert out[0].endswith(" different outcomes: all promises kept")
     assert out[1].startswith("power: ok in ")
     assert threading.active_count() < before + 50
 

@@ -13,7 +13,10 @@ from tools.demo.processes import Process, Record
 
 POLICY = "single-numa-node"
 DEVICES = ("vendor.com/gpu=4@0,1", "vendor.com/nic=2@0,1")
-WHY = "vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node"
+WHY = (
+    "vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to node 1; "
+    "there is no common node"
+)
 
 Check = Callable[[str, bool], None]
 """Says a claim that holds, and ends the demo at one that does not."""

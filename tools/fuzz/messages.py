@@ -111,7 +111,7 @@ def _register() -> Run:
 
     from devicemanager.core.api.names import extended_resource_fault, is_extended_resource_name
     from devicemanager.core.messages import go_quoted
-    from devicemanager.kubelet.registration.server import endpoint_fault
+    from devicemanager.kubelet.registration.server import endpoint_problem
     from protos import deviceplugin_v1beta1 as dp
 
     def run(data: bytes) -> None:
@@ -123,7 +123,7 @@ def _register() -> Run:
         assert is_extended_resource_name(name) == (fault is None), (name, fault)
         if fault is None:
             assert "/" in name and name.isascii() and name.isprintable() and len(name) < 400, name
-        if endpoint_fault(request.endpoint) is None:
+        if endpoint_problem(request.endpoint) is None:
             assert request.endpoint not in {"", ".", ".."}
             assert not {"/", "\0"} & set(request.endpoint), request.endpoint
         go_quoted(request.version)

@@ -1,6 +1,6 @@
-"""Power loss: what the checkpoint's directory may look like afterwards, at every moment.
+"""Simulate a power failure after every file operation on the checkpoint's directory.
 
-The file operations of a kubelet are recorded. Every prefix of them is replayed on a model
-of a disk that loses what was not flushed, and what is left is held against what the level
-of durability promises.
+The file operations of a kubelet under load are recorded (``recording``, ``load``). Each prefix
+of them is replayed on a model of a disk that loses unflushed data (``disk``). The remaining
+files are compared with the promises of the durability level (``promises``).
 """

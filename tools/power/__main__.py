@@ -1,4 +1,4 @@
-"""``python -m tools.power``: record, replay every power loss, and give the verdict."""
+"""``python -m tools.power``: record, replay every power failure, and report."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command line of the power losses."""
+"""The command line of ``tools.power``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tools.power.promises import Broken
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Record and replay. 0: every promise was kept; 1: one was not."""
+    """Record and replay; return 0 if every promise was kept, else 1."""
     options = _parser().parse_args(arguments)
     begin = time.monotonic()
     for level in map(Durability, options.level or Durability):
@@ -24,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"power: BROKEN, seed {options.seed + turn}: {broken}")
                 return 1
             operations, left = operations + done, left + found
-        what = "ends of the process" if level is Durability.PROCESS else "losses of power"
+        what = "process kills" if level is Durability.PROCESS else "power failures"
         print(
             f"power: {level}: {options.rounds * options.admissions} admissions, {what} after "
-            f"each of {operations} operations, {left} different outcomes: all as promised",
+            f"each of {operations} operations, {left} different outcomes: all promises kept",
             flush=True,
         )
     print(f"power: ok in {time.monotonic() - begin:.0f} s")
@@ -37,10 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.power",
-        description="Lose the power after every file operation, and look at what is left.",
+        description="Simulate a power failure after every file operation, and check the files.",
     )
-    parser.add_argument("--level", action="append", choices=list(Durability), metavar="LEVEL")
-    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="of each level")
-    parser.add_argument("--admissions", type=int, default=120, metavar="N", help="of a round")
-    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument(
+        "--level",
+        action="append",
+        choices=list(Durability),
+        metavar="LEVEL",
+        help="durability level to check; repeatable (default: all)",
+    )
+    parser.add_argument("--rounds", type=int, default=10, metavar="N", help="rounds per level")
+    parser.add_argument(
+        "--admissions", type=int, default=120, metavar="N", help="admissions per round"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the first round")
     return parser

@@ -1,9 +1,9 @@
-"""A disk with one directory on it, and everything that a power loss may leave of it.
+"""A model of a disk with one directory, and all states that a power failure can leave.
 
-Data of a file that was not flushed may be there, in part, or not at all. Changes of names
-reach the disk in their order, as in every file system with a journal; those since the last
-flush of the directory may be missing from some point on. That a flush of a file often
-brings its name along is nothing to rely on.
+Unflushed data of a file may be complete, partial or missing. Changes of names reach the disk in
+order, as in every file system with a journal; those since the last flush of the directory may
+be missing from some point on. In practice flushing a file often flushes its name, too, but no
+file system guarantees it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TypeAlias
 import attrs
 
 Files: TypeAlias = dict[str, bytes]
-"""What is in the directory, by name."""
+"""Contents of the files in the directory, by name."""
 
 
 @attrs.frozen
 class Create:
-    """A new and empty file gets a name; ``file`` is a number of its own."""
+    """Create an empty file; ``file`` is its unique number."""
 
     name: str
     file: int
@@ -27,7 +27,7 @@ class Create:
 
 @attrs.frozen
 class Write:
-    """Data is appended."""
+    """Append data."""
 
     file: int
     data: bytes
@@ -35,21 +35,21 @@ class Write:
 
 @attrs.frozen
 class Truncate:
-    """A file is emptied."""
+    """Empty a file."""
 
     file: int
 
 
 @attrs.frozen
 class Flush:
-    """What is in a file reaches the disk."""
+    """Flush the contents of a file to disk."""
 
     file: int
 
 
 @attrs.frozen
 class Rename:
-    """A file gets another name; a file that had it is gone."""
+    """Rename a file, replacing any file of the new name."""
 
     old: str
     new: str
@@ -57,19 +57,19 @@ class Rename:
 
 @attrs.frozen
 class Remove:
-    """A name is gone."""
+    """Remove a name."""
 
     name: str
 
 
 @attrs.frozen
 class FlushDirectory:
-    """All names reach the disk."""
+    """Flush all names to disk."""
 
 
 @attrs.frozen
 class Mark:
-    """No operation: something happened at this moment that the check must know of."""
+    """No operation: the kubelet has confirmed something at this moment."""
 
     what: str
     uid: str
@@ -82,25 +82,25 @@ Operation: TypeAlias = Named | Write | Truncate | Flush | FlushDirectory | Mark
 
 @attrs.define
 class Disk:
-    """What is on the disk, and what only the memory of the machine has."""
+    """The state on disk, and the state in memory that a power failure can lose."""
 
     _names: dict[str, int] = attrs.field(factory=dict)
-    """The names on the disk."""
+    """The names on disk."""
     _pending: list[Named] = attrs.field(factory=list)
-    """What changed names since, oldest first."""
+    """Unflushed changes of names, oldest first."""
     _flushed: dict[int, bytes] = attrs.field(factory=dict)
     _written: dict[int, bytes] = attrs.field(factory=dict)
-    """Contents on the disk, and as a reader sees them; by file."""
+    """Contents on disk and in memory, by file."""
 
     @classmethod
     def of(cls, files: Mapping[str, bytes]) -> Disk:
-        """A disk that holds these for good. Their numbers are negative."""
+        """Create a disk with flushed files. Their numbers are negative."""
         numbers = {name: -number for number, name in enumerate(sorted(files), 1)}
         contents = {number: files[name] for name, number in numbers.items()}
         return cls(numbers, [], contents, dict(contents))
 
     def do(self, operation: Operation) -> None:
-        """One more operation happened."""
+        """Apply an operation."""
         match operation:
             case Create(_, file):
                 self._flushed[file] = self._written[file] = b""
@@ -117,11 +117,11 @@ class Disk:
                 self._names, self._pending = self._after(self._pending), []
 
     def seen(self) -> Files:
-        """What a process reads now; also what is left when no power is lost."""
+        """Return what a process reads: the state without a power failure."""
         return {name: self._written[file] for name, file in self._after(self._pending).items()}
 
     def lost(self) -> Iterator[Files]:
-        """Everything that may be left if the power is lost now. May come more than once."""
+        """Iterate over the states that a power failure can leave, with possible repetitions."""
         for count in range(len(self._pending) + 1):
             names = self._after(self._pending[:count])
             for share in (0.0, 0.5, 1.0):
@@ -147,7 +147,7 @@ class Disk:
 
 
 def moments(start: Mapping[str, bytes], operations: Sequence[Operation]) -> Iterator[Disk]:
-    """The disk before the first operation and after each; the same object every time."""
+    """Iterate over the disk before the first and after each operation. It is one object."""
     disk = Disk.of(start)
     yield disk
     for operation in operations:

@@ -1,4 +1,4 @@
-"""A kubelet under load whose file operations are recorded."""
+"""Record the file operations of a kubelet under load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checkpoint import Durability
 from devicemanager import MockKubelet, Settings
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
-from tools.power.promises import Word, check
+from tools.power.promises import Confirmed, check
 from tools.power.recording import Recording, recording
 
 RESOURCE: Final = "example.com/device"
@@ -25,7 +25,7 @@ _TIMEOUT: Final = 30.0
 
 
 def recorded(level: Durability, admissions: int, seed: int) -> Recording:
-    """What a kubelet did while pods came and went and it started anew in the middle."""
+    """Record a kubelet that admits and terminates pods, with a restart in the middle."""
     with _node(level) as (kubelet, recorder):
         for half in range(2):
             with ThreadPoolExecutor(THREADS) as pool:
@@ -43,10 +43,10 @@ def recorded(level: Durability, admissions: int, seed: int) -> Recording:
 
 
 def round_of(level: Durability, admissions: int, seed: int) -> tuple[int, int]:
-    """Record one load and check it: operations, and directories that were left. Raises
+    """Record and check one load; return the number of operations and of outcomes. Raises
     Broken."""
     done = recorded(level, admissions, seed)
-    return len(done.operations), check(level, done.start, done.operations, Word())
+    return len(done.operations), check(level, done.start, done.operations, Confirmed())
 
 
 @contextmanager
@@ -79,5 +79,5 @@ def _churn(kubelet: MockKubelet, recorder: Recording, name: str, count: int, see
         admission = kubelet.admit(pod_manifest(f"pod-{uid}", wants, uid=uid))
         if admission.admitted:
             devices = sorted(admission.containers["main"].devices[RESOURCE])
-            recorder.mark("held", uid, devices)
+            recorder.mark("allocated", uid, devices)
             mine.append(uid)

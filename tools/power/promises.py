@@ -1,4 +1,4 @@
-"""What each level of durability promises, and whether a recording keeps it."""
+"""The promises of each durability level, and a check whether a recording keeps them."""
 
 from __future__ import annotations
 
@@ -14,71 +14,72 @@ Holders = dict[str, tuple[str, ...]]
 
 
 class Broken(Exception):
-    """A promise was not kept. The text is one line."""
+    """A promise was not kept. The message is one line."""
 
 
 @attrs.define
-class Word:
-    """What the kubelet has told so far."""
+class Confirmed:
+    """What the kubelet has confirmed to its callers so far."""
 
-    held: Holders = attrs.field(factory=dict)
-    """Pods whose admission was answered and whose termination has not begun."""
+    allocated: Holders = attrs.field(factory=dict)
+    """Devices of admitted pods whose termination has not begun."""
     ended: set[str] = attrs.field(factory=set)
-    """Pods whose termination was answered."""
+    """Pods whose termination has returned."""
 
-    def take(self, mark: Mark) -> None:
-        """It has told something more: ``held``, ``ending`` or ``ended``."""
+    def add(self, mark: Mark) -> None:
+        """Add a mark: ``allocated``, ``ending`` or ``ended``."""
         match mark.what:
-            case "held":
-                self.held[mark.uid] = mark.devices
+            case "allocated":
+                self.allocated[mark.uid] = mark.devices
             case "ending":
-                self.held.pop(mark.uid)
+                self.allocated.pop(mark.uid)
             case "ended":
                 self.ended.add(mark.uid)
 
 
 def check(
-    level: str, start: Mapping[str, bytes], operations: Sequence[Operation], word: Word
+    level: str, start: Mapping[str, bytes], operations: Sequence[Operation], confirmed: Confirmed
 ) -> int:
-    """Lose the power at every moment; how many different directories were left.
+    """Simulate a power failure at every moment; return the number of different outcomes.
 
-    Raises Broken for the first that is not as the level promises. At ``process`` it is the
-    process alone that ends. ``word`` is what had been told at the start, and is carried on.
+    Raises Broken for the first outcome that breaks a promise of the level. At ``process`` only
+    the process is killed. ``confirmed`` is the state at the start, and is updated.
     """
     checked: set[tuple[bytes | None, int, int]] = set()
     for moment, disk in enumerate(moments(start, operations)):
         if moment and isinstance(operation := operations[moment - 1], Mark):
-            word.take(operation)
+            confirmed.add(operation)
         for left in [disk.seen()] if level == "process" else disk.lost():
-            key = (left.get(checkpoint.CHECKPOINT_NAME), len(word.held), len(word.ended))
+            file = left.get(checkpoint.CHECKPOINT_NAME)
+            key = (file, len(confirmed.allocated), len(confirmed.ended))
             if key not in checked:
                 checked.add(key)
-                if problem := next(_broken(level, left, word), None):
+                if problem := next(_broken(level, left, confirmed), None):
                     after = operations[moment - 1] if moment else "the start"
                     raise Broken(f"{level}: power lost after {after!r:.120}: {problem}")
     return len(checked)
 
 
-def _broken(level: str, left: Files, word: Word) -> Iterator[str]:
+def _broken(level: str, left: Files, confirmed: Confirmed) -> Iterator[str]:
     try:
         holders = holders_in(left)
     except checkpoint.CheckpointError as error:
-        yield f"the file is not whole: {error}"
+        yield f"the file is damaged: {error}"
         return
-    taken = [id_ for ids in holders.values() for id_ in ids]
-    if len(taken) != len(set(taken)):
-        yield "a device has two holders"
+    in_use = [id_ for ids in holders.values() for id_ in ids]
+    if len(in_use) != len(set(in_use)):
+        yield "a device is allocated to two pods"
     if level == "kubelet":
-        return  # an older file, as long as it is whole
-    for uid, devices in word.held.items():
+        return  # an older file is allowed if it is not damaged
+    for uid, devices in confirmed.allocated.items():
         if holders.get(uid) != devices:
-            yield f"pod {uid} was told {devices}, on disk it has {holders.get(uid)}"
-    if back := word.ended & holders.keys():
-        yield f"pod {min(back)} was terminated and is on disk"
+            yield f"pod {uid} was allocated {devices}, on disk it has {holders.get(uid)}"
+    if left_over := confirmed.ended & holders.keys():
+        yield f"pod {min(left_over)} was terminated and is on disk"
 
 
 def holders_in(files: Files) -> Holders:
-    """Who holds what by the checkpoint; nobody holds anything without one. Raises
+    """Return the devices of each pod in the checkpoint; empty without a checkpoint. Raises
     CheckpointError."""
     data = files.get(checkpoint.CHECKPOINT_NAME)
     if data is None:

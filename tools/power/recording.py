@@ -1,4 +1,4 @@
-"""Recording what this process does to one directory, below everything of ours."""
+"""Record the file operations of this process on one directory, below the code under test."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ _WRITING = os.O_WRONLY | os.O_RDWR
 
 
 class Recording:
-    """What was done so far, in order. ``mark`` may be called from any thread."""
+    """The operations so far, in order. ``mark`` is thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self.start = {
             path.name: path.read_bytes() for path in directory.iterdir() if _is_file(path)
         }
-        """The files that were there; they count as flushed."""
+        """The files at the start; they count as flushed."""
         self.operations: list[Operation] = []
         self._directory = os.path.realpath(directory)
-        # Guards everything here; held over the operation itself, so that the order is right.
+        # Guards all fields. Held during the operation itself, so that the recorded order is
+        # the real one.
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         # Numbered as in Disk.of.
@@ -46,14 +47,14 @@ class Recording:
         self._real = {name: getattr(os, name) for name in _RECORDED}
 
     def mark(self, what: str, uid: str, devices: Sequence[str] = ()) -> None:
-        """Something happened that the check must know of."""
+        """Record that the kubelet has confirmed something."""
         with self._lock:
             self.operations.append(Mark(what, uid, tuple(devices)))
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Do what ``os`` has under that name, and write it down if it worked."""
+        """Call a function of ``os``, and record it if it succeeded."""
         with self._lock:
-            # What a name means must be known before the operation changes it.
+            # Resolve the name before the operation changes it.
             existed = name == "open" and os.path.lexists(self._path(args[0], kwargs.get("dir_fd")))
             result = self._real[name](*args, **kwargs)
             getattr(self, f"_{name}")(result, existed, *args, **kwargs)
@@ -65,7 +66,7 @@ class Recording:
         return str(base / text)
 
     def _name(self, path: Any, dir_fd: int | None = None) -> str | None:
-        """The name within the directory; None: it is elsewhere."""
+        """Return the name within the directory; None if the path is elsewhere."""
         head, name = os.path.split(self._path(path, dir_fd))
         return name if os.path.realpath(head) == self._directory else None
 
@@ -136,10 +137,9 @@ _RECORDED = (
 
 @contextmanager
 def recording(directory: Path) -> Iterator[Recording]:
-    """Record what this process does in a directory until the end of the block.
-
-    It must exist. Everything in it goes through ``os``, so nothing of the store is trusted.
-    """
+    """Record the operations of this process on an existing directory in a ``with`` block."""
+    # The functions of ``os`` are replaced, so that the store under test cannot bypass the
+    # recording.
     found = Recording(directory)
 
     def recorded(name: str) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from devicemanager.core.nodestatus.conditions import Pressure
 from devicemanager.core.pods import Pod
-from devicemanager.core.podstatus.qos import QosClass, qos_class
+from devicemanager.core.podstatus.status import QosClass, qos_class
 from devicemanager.core.rejection import Rejected
 
 __all__ = ["RuntimeState"]

@@ -19,8 +19,7 @@ from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.nodes.runtime_state import RuntimeState
 from devicemanager.cluster.options import SHARD_LABEL, VIRTUAL_LABEL
 from devicemanager.core.node import NodeStatus
-from devicemanager.core.nodestatus.amounts import node_amounts
-from devicemanager.core.nodestatus.changes import digest, node_patch
+from devicemanager.core.nodestatus.amounts import digest, node_amounts, node_patch
 from devicemanager.core.nodestatus.conditions import NodeCondition, node_conditions
 from devicemanager.objects.status.node import default_labels, node_object, node_status_object
 

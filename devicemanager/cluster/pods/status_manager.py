@@ -22,7 +22,7 @@ from devicemanager.cluster.node_context import NodeContext
 from devicemanager.cluster.pods.pod_manager import PodManager, PodState, Stage, fake_ip
 from devicemanager.core.errors import RequestError
 from devicemanager.core.ids import PodUid
-from devicemanager.core.podstatus.merge import is_told, status_patch
+from devicemanager.core.podstatus.merge import is_reported, status_patch
 from devicemanager.core.podstatus.status import rejected_status
 from devicemanager.objects.status.podstatus import allocated_devices, status_object
 
@@ -175,7 +175,7 @@ class StatusManager:
         if not pod.must_match(object_):
             return
         status = self.status(pod)
-        if status is not None and not is_told(object_.get("status") or {}, status):
+        if status is not None and not is_reported(object_.get("status") or {}, status):
             self._reconcile_later(pod)
 
     def _reconcile_later(self, pod: PodState) -> None:

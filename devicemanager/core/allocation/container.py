@@ -1,13 +1,44 @@
-"""Allocation of a pod's containers, all or nothing.
+"""Allocate devices to the containers of one pod, all or nothing.
 
-``allocate_container`` is a generator: it yields what it wants asked of a plugin
-(``PreferenceWanted``, ``AllocateWanted``), gets the answer sent in or the plugin's
-``RpcError`` thrown in, and writes what the pod is about to hold into its draft. The shell
-holds its lock only while the generator runs, never over an RPC. On any rejection
-``all_or_nothing`` drops the draft, so the ledger is as it was.
+Theory of operation. This module only decides: no I/O, no RPC, no locks.
 
-Follows ``Allocate`` and ``allocateContainerResources`` of
-pkg/kubelet/cm/devicemanager/kubelet/manager.go (v1.32).
+In:  a ``PodAllocation``: the pod, the endpoints and their device lists, the ledger, NUMA
+     affinities, and what the kubelet knows at admission (``AdmissionContext``).
+Out: the pod's draft, with devices and plugin response per container and resource; or
+     ``Rejected``, with reason and message for the pod status.
+
+``allocate_container`` is a generator: it yields ``PreferenceWanted`` or ``AllocateWanted``.
+The caller releases its lock, makes the RPC, takes the lock and sends the response (or
+throws the error) in. Other pods can be admitted and lists can change during the RPC, so
+chosen devices are reserved in the ledger before Allocate is called, and device lists are
+read again after every response.
+
+Invariants:
+
+* No device in use by another pod is chosen (except with quirk Q25).
+* Nothing is committed here: the caller commits the draft when the whole pod is allocated.
+* After a failure nothing of this admission remains (except with Q4 or after an interrupt).
+
+For each requested resource, the first case that applies decides (``_is_needed``). The order
+is the kubelet's, because it selects the rejection message; ``Rules`` has the deviations.
+
+1. The container has a different number of devices than it requests: reject.
+2. A restarted kubelet does not know all pods yet, and the container is running or is a
+   finished init container: nothing to do.
+3. It requests 0 devices: nothing to do.
+4. Unregistered resource, no healthy device, or an allocated device is unhealthy: reject.
+5. It already has its devices: nothing to do.
+6. Otherwise select, reserve, call Allocate once, and record the first response.
+
+Devices of an ordinary init container join a pool from which later containers take first;
+app containers and sidecars remove theirs (``_update_reusable``). CPUs and memory come last.
+
+Failures (``all_or_nothing``): plugin and request errors become ``Rejected``, and everything
+is given back. An interrupt inside the generator can hit half a change: nothing is given
+back, and the caller must withdraw the draft.
+
+Free of gRPC and threads, the same code runs in the kubelet, in replays and in tests.
+Follows ``Allocate`` and ``allocateContainerResources`` (manager.go, v1.32).
 """
 
 from __future__ import annotations
@@ -37,15 +68,16 @@ from devicemanager.core.errors import (
 )
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
-from devicemanager.core.ledger import DevicesPerNuma, Draft, Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, DevicesPerNuma, Draft, Ledger
 from devicemanager.core.node import Node
 from devicemanager.core.pods import Container, Pod
-from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.providers.provider import HintProviders
 from devicemanager.core.rejection import Rejected, rejected_by_allocation
 from devicemanager.core.topology import Hint, NumaTopology, ProviderHints, TopologyPolicy
 
 Reusable = dict[ResourceName, frozenset[DeviceId]]
-"""Per resource, what ordinary init containers of the pod may hand on."""
+"""Resource to the devices of ordinary init containers that later containers of the pod may
+reuse (the kubelet's ``devicesToReuse``)."""
 
 NO_AFFINITY = Hint(None, True)
 
@@ -53,63 +85,63 @@ _RULES = Rules()
 _NO_NODES = TopologyPolicy(NumaTopology.up_to(0))
 
 Affinities = dict[ContainerName, Hint]
-"""Per container, the hint it was aligned to; its mask is None for no affinity."""
+"""Container to the hint it is aligned to; the mask is None without affinity."""
 
 
 class NoContainerResponse(AllocationError):
-    """A reply to Allocate that names no container."""
+    """An AllocateResponse without container responses."""
 
 
 @attrs.frozen
 class AdmissionContext:
-    """What the shell knows about the pod and the kubelet at the time of admission."""
+    """What the kubelet knows about the pod and itself at the time of admission."""
 
     sources_ready: bool = True
-    """False while a restarted kubelet still learns which pods there are."""
+    """False while a restarted kubelet does not know all pods yet."""
     running: frozenset[ContainerName] = frozenset()
-    """Containers of the pod that the runtime reports running."""
+    """Containers of the pod that the runtime reports as running."""
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
 
     def needs_nothing(self, container: ContainerName, rules: Rules) -> bool:
-        """A container that started before a kubelet restart already has its devices."""
+        """True if the container started before a kubelet restart and so has its devices."""
         if self.sources_ready:
             return False
         if container in self.running:
             return rules.running_need_nothing
-        # Q5: finished init containers were asked for devices again, and the pod killed.
+        # Q5: kubelets require devices for finished init containers again, and the pod dies.
         return container in self.finished and "Q5" not in rules.quirks
 
 
 @attrs.frozen(eq=False, repr=False)
 class ResourceSnapshot:
-    """What one step of an admission saw of one resource before it chose."""
+    """State of one resource before a step of the admission chose from it."""
 
     request: int
     devices: DeviceList
     in_use: int
     """Devices that could not be chosen because they are in use."""
     own: int = 0
-    """Those of them that other containers of the pod have."""
-    held: frozenset[DeviceId] = frozenset()
-    """What the container had already."""
+    """The subset of them that other containers of the same pod use."""
+    allocated: frozenset[DeviceId] = frozenset()
+    """Devices that were already allocated to the container."""
 
 
 @attrs.define(eq=False, repr=False)
 class Step:
-    """One decision, written down while it is made; explanations are built from it."""
+    """One decision, recorded while it is made; explanations are built from it."""
 
     container: ContainerName | None
     """None for the pod as a whole."""
-    seen: Mapping[ResourceName, ResourceSnapshot]
+    snapshots: Mapping[ResourceName, ResourceSnapshot]
     hints: Sequence[ProviderHints] | None = None
-    """What each provider said; None where none was asked."""
+    """The hints of each provider; None if the policy did not ask for hints."""
     error: str | None = None
 
 
 @attrs.define(eq=False, repr=False)
 class PodAllocation:
-    """One pod's allocation under way, and its outcome once the generator returned."""
+    """One pod's allocation: its inputs, and its outcome once the generator has returned."""
 
     pod: Pod
     endpoints: Endpoints
@@ -122,45 +154,48 @@ class PodAllocation:
     affinities: Affinities = attrs.field(factory=dict)
     reusable: Reusable = attrs.field(factory=dict)
     steps: list[Step] = attrs.field(factory=list)
-    took: bool = False
-    """Whether it took something of the hint providers."""
+    used_providers: bool = False
+    """True once a hint provider has allocated something to the pod."""
     placed: bool = False
-    """Whether it put the pod on the node."""
+    """True once the pod counts as placed on the node."""
     policy: TopologyPolicy = attrs.field(default=_NO_NODES, kw_only=True)
-    """The topology manager's, as it was when this began."""
+    """The topology manager's policy when this allocation began."""
     rules: Rules = attrs.field(default=_RULES, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self.draft = Draft(self.pod.uid)
 
     def is_device_resource(self, resource: ResourceName) -> bool:
-        """``isDevicePluginResource``: registered now, or holding an allocation."""
-        return resource in self.endpoints or self.ledger.is_held(resource)
+        """True if the resource is registered or some of it is in use
+        (``isDevicePluginResource``, v1.32)."""
+        return resource in self.endpoints or self.ledger.is_in_use(resource)
 
     def requests(self, container: Container) -> Mapping[ResourceName, int]:
-        """The container's device requests, sorted by resource."""
+        """Return the container's device requests, sorted by resource."""
         return {
             resource: container.limits[resource]
             for resource in sorted(container.limits)
             if self.is_device_resource(resource)
         }
 
-    def see(
+    def snapshot(
         self, requests: Mapping[ResourceName, int], container: ContainerName | None = None
     ) -> dict[ResourceName, ResourceSnapshot]:
-        """What there is of the requested resources for a container, or None for the pod,
-        as of now."""
-        seen = {}
+        """Return the present state of the requested resources, for a container or, with
+        None, for the pod as a whole."""
+        snapshots = {}
         for resource, request in requests.items():
             devices = self.endpoints.devices(resource) or EMPTY
             in_use = self.ledger.in_use(resource, devices.device_index)
             if self.draft.reserved or self.pod.uid in self.ledger:
-                seen[resource] = self._see_own(container, resource, request, devices, in_use)
+                snapshots[resource] = self._snapshot_of_user(
+                    container, resource, request, devices, in_use
+                )
             else:
-                seen[resource] = ResourceSnapshot(request, devices, in_use)
-        return seen
+                snapshots[resource] = ResourceSnapshot(request, devices, in_use)
+        return snapshots
 
-    def _see_own(
+    def _snapshot_of_user(
         self,
         container: ContainerName | None,
         resource: ResourceName,
@@ -168,23 +203,23 @@ class PodAllocation:
         devices: DeviceList,
         in_use: int,
     ) -> ResourceSnapshot:
-        """As ``see``, for a pod that has devices already."""
+        """Return a snapshot for a pod that already uses devices."""
         bits = devices.device_index.bits
-        own = bits(self.ledger.held_by_pod(self.pod.uid, resource))
+        own = bits(self.ledger.allocated_to_pod(self.pod.uid, resource))
         for ids in self.draft.reserved.get(resource, ()):
             own |= bits(ids)
-        held: frozenset[DeviceId] = frozenset()
+        allocated: frozenset[DeviceId] = frozenset()
         if container is not None:
-            held = self.ledger.held(self.pod.uid, container, resource) or held
+            allocated = self.ledger.allocated(self.pod.uid, container, resource) or allocated
             own &= ~bits(self.reusable.get(resource, ()))
             in_use &= ~bits(self.reusable.get(resource, ()))
-        return ResourceSnapshot(request, devices, in_use, own, held)
+        return ResourceSnapshot(request, devices, in_use, own, allocated)
 
-    def drafted(self, container: ContainerName) -> Mapping[ResourceName, Holding]:
-        """What this admission gave a container, over what it held before."""
+    def with_draft(self, container: ContainerName) -> Mapping[ResourceName, AllocatedDevices]:
+        """Return a container's devices as they will be once the draft is committed."""
         return {
             **self.ledger.container(self.pod.uid, container),
-            **self.draft.holdings.get(container, {}),
+            **self.draft.allocated.get(container, {}),
         }
 
 
@@ -197,34 +232,34 @@ def allocate_container(
     is_init: bool,
     requests: Mapping[ResourceName, int] | None = None,
 ) -> AllocationSteps:
-    """Devices for one container, into the draft; then its share of everything else.
-    ``requests`` are its device requests, if the caller has just computed them.
+    """Allocate devices to one container, in the draft; then CPUs and memory.
 
-    The topology manager asks its providers in the order in which they were added: the
-    device manager first (``allocateAlignedResources``, v1.32).
+    ``requests`` are its device requests, if the caller has just computed them.
     """
     if requests is None:
         requests = allocation.requests(container)
     for resource, required in requests.items():
         yield from _allocate_resource(allocation, container, resource, required)
-    _hand_on(allocation, container, is_init)
+    _update_reusable(allocation, container, is_init)
+    # The topology manager calls its providers in the order in which the kubelet adds them:
+    # the device manager comes first (``allocateAlignedResources``, v1.32).
     affinity = allocation.affinities.get(container.name, NO_AFFINITY).mask
     if allocation.hint_providers.allocate(allocation.pod, container, affinity):
-        allocation.took = True
+        allocation.used_providers = True
 
 
-def _hand_on(allocation: PodAllocation, container: Container, is_init: bool) -> None:
-    """Keep the pool of devices that later containers of the pod may reuse.
+def _update_reusable(allocation: PodAllocation, container: Container, is_init: bool) -> None:
+    """Update the pool of devices that later containers of the pod may reuse.
 
-    What an ordinary init container holds joins it; what an app container or a
-    restartable init container holds leaves it.
+    Devices of an ordinary init container join the pool. Devices of an app container or a
+    restartable init container leave it: those containers run until the pod ends.
     """
     keeps = not is_init or (container.restartable and allocation.rules.sidecars_keep)
     if keeps and not allocation.reusable:
         return
-    for resource, holding in allocation.drafted(container.name).items():
+    for resource, allocated in allocation.with_draft(container.name).items():
         pool = allocation.reusable.get(resource, frozenset())
-        allocation.reusable[resource] = pool - holding.ids if keeps else pool | holding.ids
+        allocation.reusable[resource] = pool - allocated.ids if keeps else pool | allocated.ids
 
 
 def _allocate_resource(
@@ -242,57 +277,64 @@ def _allocate_resource(
         pick=allocation.pick,
     )
     chosen = yield from select(selection, allocation.reusable.get(resource, frozenset()))
-    response = yield from _ask(allocation, resource, chosen)
-    # As listed now, not as chosen: the list may have changed while the plugin was asked.
+    response = yield from _call_allocate(allocation, resource, chosen)
+    # Read the list again: it may have changed during the RPC, and the kubelet, too, looks
+    # up NUMA nodes only after Allocate has returned.
     listed = allocation.endpoints.devices(resource) or EMPTY
     devices = by_numa_node(listed, chosen, allocation.rules.no_topology_node)
-    allocation.ledger.record(allocation.draft, container.name, resource, Holding(devices, response))
+    allocation.ledger.record(
+        allocation.draft, container.name, resource, AllocatedDevices(devices, response)
+    )
 
 
 def _is_needed(
     allocation: PodAllocation, container: Container, resource: ResourceName, required: int
 ) -> bool:
-    """The checks of ``devicesToAllocate``, in its order; whether to go on.
+    """True if devices must be allocated; raise ``AllocationError`` if that is impossible.
 
-    The order decides which text a pod is rejected with, and who is spared a rejection: a
-    container that ran before the kubelet restarted is asked for nothing, although its plugin
-    is not back yet; one that already has its devices is still rejected if one is unhealthy.
+    These are the checks of ``devicesToAllocate`` (v1.32), in its order. The order decides
+    which message a rejection has, and which containers are not rejected at all. A container
+    that ran before the kubelet restarted needs nothing, although its plugin has not
+    re-registered. A container that already has its devices is still rejected if one of them
+    is unhealthy.
     """
-    held = allocation.ledger.held(allocation.pod.uid, container.name, resource)
-    if held is not None and len(held) != required:
+    allocated = allocation.ledger.allocated(allocation.pod.uid, container.name, resource)
+    if allocated is not None and len(allocated) != required:
         raise AllocationError(
             messages.CHANGED_REQUEST.format(
                 pod=allocation.pod.uid,
                 container=container.name,
                 resource=resource,
-                held=len(held),
+                allocated=len(allocated),
                 required=required,
             )
         )
     rules, devices = allocation.rules, allocation.endpoints.devices(resource)
     if not rules.checks_health:
-        return _is_needed_unchecked(devices, held, resource, required)
+        return _is_needed_unchecked(devices, allocated, resource, required)
+    # Before the checks of the plugin: after a kubelet restart no plugin has re-registered
+    # yet, and these containers must not be rejected for that.
     if allocation.context.needs_nothing(container.name, rules):
         return False
     if required == 0 and "Q16" not in rules.quirks:
-        return False  # Q16: a limit of 0 was rejected when nothing was healthy
+        return False  # Q16: kubelets reject a limit of 0 if no device is healthy
     if devices is None:
         raise _unfit(messages.UNREGISTERED, resource)
     if not devices.healthy:
         raise _unfit(messages.NO_HEALTHY, resource)
-    if held is not None and not _all_healthy(devices, held):
-        raise _unfit(messages.HELD_UNHEALTHY, resource)
-    return held is None and required > 0
+    if allocated is not None and not _all_healthy(devices, allocated):
+        raise _unfit(messages.ALLOCATED_UNHEALTHY, resource)
+    return allocated is None and required > 0
 
 
 def _is_needed_unchecked(
     devices: DeviceList | None,
-    held: frozenset[DeviceId] | None,
+    allocated: frozenset[DeviceId] | None,
     resource: ResourceName,
     required: int,
 ) -> bool:
-    """The same before k/k#116376: what a container holds is enough."""
-    if held is not None or not required:
+    """Like ``_is_needed`` before k/k#116376: allocated devices need not be healthy."""
+    if allocated is not None or not required:
         return False
     if devices is None:
         raise _unfit(messages.UNREGISTERED_BEFORE, resource)
@@ -308,21 +350,22 @@ def _all_healthy(devices: DeviceList, ids: frozenset[DeviceId]) -> bool:
     return bits.bit_count() == len(ids) and not bits & ~devices.healthy
 
 
-def _ask(
+def _call_allocate(
     allocation: PodAllocation, resource: ResourceName, chosen: frozenset[DeviceId]
 ) -> Generator[Wanted, Answer, bytes]:
-    """One Allocate RPC for one container; its first response."""
+    """Call Allocate for one container and return the first container response."""
     endpoint = allocation.endpoints.serving(resource)
     if endpoint is None:
         raise AllocationError(messages.UNKNOWN_PLUGIN.format(resource=resource))
     try:
         answer = yield AllocateWanted(resource, endpoint.id, endpoint.name, tuple(sorted(chosen)))
     except EndpointError:
-        # The kubelet counts what is in use anew when a plugin fails.
-        allocation.ledger.count_entries_only()
+        # A failed Allocate makes the kubelet rebuild its set of devices in use from the
+        # committed entries, which ends the effects of Q4 and starts those of Q25.
+        allocation.ledger.count_committed_only()
         raise
     if not isinstance(answer, AllocateAnswer):
-        raise TypeError(f"the answer to Allocate is an AllocateAnswer, not {answer!r}")
+        raise TypeError(f"invalid response to Allocate {answer!r}: expected an AllocateAnswer")
     if not answer.responses:
         reply = allocation.rules.empty_reply
         raise NoContainerResponse(messages.NO_CONTAINER_RESPONSE.format(reply=reply))
@@ -332,7 +375,7 @@ def _ask(
 def by_numa_node(
     devices: DeviceList, ids: frozenset[DeviceId], no_topology_node: int = WITHOUT_TOPOLOGY
 ) -> DevicesPerNuma:
-    """The ids under each NUMA node they are on, or ``no_topology_node``; all sorted."""
+    """Group ids by NUMA node, or under ``no_topology_node``; everything is sorted."""
     device_index = devices.device_index
     nodes: dict[int, list[DeviceId]] = {}
     for id_ in sorted(ids):
@@ -346,9 +389,9 @@ def by_numa_node(
 def all_or_nothing(
     allocation: PodAllocation, steps: AllocationSteps
 ) -> Generator[Wanted, Answer, None]:
-    """Run ``steps``; on any failure give back what was reserved or taken.
+    """Run ``steps``; on any failure give back all that was reserved or allocated.
 
-    Raises ``Rejected`` with the reason and message of the pod's status.
+    Raises ``Rejected`` with the reason and message for the pod's status.
     """
     try:
         yield from steps
@@ -361,30 +404,34 @@ def all_or_nothing(
         give_back(allocation)
         raise rejected_by_allocation(error) from error
     except (GeneratorExit, Exception):
-        # Not an interrupt: it may have come in the middle of a change, so that nothing can
-        # be taken back step by step. Whoever runs the steps has to withdraw the draft.
+        # Not for KeyboardInterrupt: it can arrive in the middle of a change, after which
+        # undoing step by step is not possible. The caller must withdraw the draft.
         give_back(allocation)
         raise
 
 
 def give_back(allocation: PodAllocation) -> None:
-    """Undo everything that is not committed."""
+    """Undo everything that is not committed. Calling it twice does no harm."""
     allocation.ledger.drop(allocation.draft)
     if allocation.draft:
-        # The reference had recorded this much, and frees it of the rejected pod.
-        allocation.ledger.count_entries_only()
+        # Here the kubelet has already recorded entries and frees them with the rejected pod,
+        # which makes it rebuild its set of devices in use.
+        allocation.ledger.count_committed_only()
     if allocation.placed:
         allocation.node.remove(allocation.pod.uid)
         allocation.placed = False
-    if allocation.took:
+    if allocation.used_providers:
         allocation.hint_providers.release(allocation.pod.uid)
-        allocation.took = False
+        allocation.used_providers = False
 
 
 def _leaks(allocation: PodAllocation, error: Exception) -> bool:
-    """Q4: after a failed preference, or a reply without containers, the devices chosen so
-    far stay in use: until a pod that held devices is freed, such as this one if it had
-    been given some, or until an Allocate fails."""
+    """True if the chosen devices leak (Q4).
+
+    After a failed GetPreferredAllocation, or a response without containers, they stay in use
+    until devices of some pod are freed or an Allocate fails.
+    """
+    # With entries in the draft, freeing the rejected pod ends the leak at once.
     if "Q4" not in allocation.rules.quirks or allocation.draft:
         return False
     return isinstance(error, (PreferenceError, NoContainerResponse))

@@ -1,4 +1,4 @@
-"""From the steps that an admission wrote down to its explanation."""
+"""Build the explanation of an admission from the steps that it recorded."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from devicemanager.core.topology import TopologyPolicy
 
 
 def explain(allocation: PodAllocation, rejected: Rejected | None = None) -> AdmissionExplanation:
-    """Why the pod got what it got, or why it was rejected. To be called under the lock: who
-    holds what is part of it."""
+    """Explain the pod's allocation, or its rejection.
+
+    Must be called with the lock held: the explanation includes who uses which devices.
+    """
     policy = allocation.policy
     return AdmissionExplanation(
         allocation.pod,
@@ -35,7 +37,10 @@ def explain(allocation: PodAllocation, rejected: Rejected | None = None) -> Admi
 def _step(allocation: PodAllocation, policy: TopologyPolicy, step: Step) -> StepExplanation:
     return StepExplanation(
         step.container,
-        tuple(_resource(allocation, step, resource, seen) for resource, seen in step.seen.items()),
+        tuple(
+            _resource(allocation, step, resource, snapshot)
+            for resource, snapshot in step.snapshots.items()
+        ),
         explain_merge(policy, step.hints) if step.hints is not None else None,
         step.error,
         _unknown(allocation.pod, step),
@@ -43,24 +48,29 @@ def _step(allocation: PodAllocation, policy: TopologyPolicy, step: Step) -> Step
 
 
 def _resource(
-    allocation: PodAllocation, step: Step, resource: ResourceName, seen: ResourceSnapshot
+    allocation: PodAllocation, step: Step, resource: ResourceName, snapshot: ResourceSnapshot
 ) -> ResourceExplanation:
-    chosen = seen.held
+    chosen = snapshot.allocated
     if step.container is not None:
-        given = allocation.draft.holdings.get(step.container, {}).get(resource)
+        given = allocation.draft.allocated.get(step.container, {}).get(resource)
         chosen = chosen if given is None else given.ids
-    bits = seen.devices.device_index.bits(chosen)
+    bits = snapshot.devices.device_index.bits(chosen)
     return ResourceExplanation(
-        resource, seen.request, seen.devices, seen.in_use, bits, seen.own & ~bits
+        resource,
+        snapshot.request,
+        snapshot.devices,
+        snapshot.in_use,
+        bits,
+        snapshot.own & ~bits,
     )
 
 
 def _unknown(pod: Pod, step: Step) -> Mapping[ResourceName, int]:
-    """What the container asks for and no plugin has ever offered."""
+    """Return the container's requests for resources that no plugin has registered."""
     return {
         resource: count
         for container, _ in pod.all_containers()
         if container.name == step.container
         for resource, count in sorted(container.limits.items())
-        if count and resource not in step.seen and is_extended_resource_name(resource)
+        if count and resource not in step.snapshots and is_extended_resource_name(resource)
     }

@@ -1,9 +1,23 @@
-"""Admission of a pod: topology affinity, then devices, container by container.
+"""Admit a pod: topology affinity, then devices container by container, then the node check."""
 
-The scopes of pkg/kubelet/cm/topologymanager (scope_none.go, scope_container.go,
-scope_pod.go, v1.32) over the allocator. In container scope each container's hints see
-what the containers before it took; in pod scope one affinity counts for all.
-"""
+# Theory of operation. ``admit_pod`` is a generator like ``allocate_container``: it yields the
+# RPCs it needs and ends with a draft in ``PodAllocation``, or with ``Rejected``.
+#
+# When affinities are computed depends on the topology manager's scope. There are three cases
+# (scope_none.go, scope_container.go, scope_pod.go in pkg/kubelet/cm/topologymanager, v1.32):
+#
+# * Policy ``none``: no provider is asked for hints, and there is no affinity.
+# * Scope ``container``: each container is aligned just before it is allocated. Its hints
+#   therefore see what the containers before it use, and what they have made reusable.
+# * Scope ``pod``: all containers share one affinity, computed before the first allocation.
+#   Nothing is reusable at that point, so init containers' devices do not count as available.
+#
+# The kubelet checks last whether the node has enough of everything (lifecycle/predicate.go),
+# and so does this module, in the same uninterrupted step that places the pod on the node. A
+# check before the allocation could pass for two pods at a time that do not both fit.
+#
+# Rejections carry an explanation. It is built from the ``Step`` records, which hold values that
+# were computed anyway; an admitted pod costs nothing until its explanation is requested.
 
 from __future__ import annotations
 
@@ -40,45 +54,48 @@ from devicemanager.core.topology import (
 )
 
 DeviceHints = Mapping[str, Hints | None]
-"""Resource to its hints; None for no preference."""
+"""Resource to its hints; None stands for no preference."""
 
 
 @attrs.define(eq=False, repr=False)
 class DeviceHintProvider:
-    """Hints of device resources, with each list's grouping by NUMA node remembered."""
+    """Hints of device resources. Caches the grouping of each device list by NUMA node."""
 
     policy: TopologyPolicy
     grows: bool = False
-    """Whether the NUMA nodes are unknown: then there are as many as the devices need."""
+    """True if the NUMA nodes are unknown: then the machine has those that devices name."""
     over_device_nodes: bool = False
-    """Whether hints name only nodes that have devices of the resource (since v1.36)."""
+    """True if hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False
-    """Whether a resource is aligned if a device has a topology, though without nodes (up to
-    v1.25)."""
+    """True if a topology without nodes is enough for a resource to be aligned (up to v1.25)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
-    def make_room(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Devices are listed on these nodes. Returns those that the machine lacks."""
-        lacking = self.policy.lacks(nodes)
-        if lacking and self.grows:
-            grown = self.policy.with_room_for(lacking)
-            if grown is not self.policy:
-                self.policy = grown
+    def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """Add the nodes of listed devices if the topology grows; return those it lacks."""
+        missing = self.policy.missing_nodes(nodes)
+        if missing and self.grows:
+            extended = self.policy.extended_to(missing)
+            if extended is not self.policy:
+                self.policy = extended
                 self._layouts.clear()
-                lacking = grown.lacks(lacking)
-        return lacking
+                missing = extended.missing_nodes(missing)
+        return missing
 
     def layout(self, resource: ResourceName, device_index: DeviceIndex) -> DeviceLayout:
-        known = self._layouts.get(resource)
-        if known is None or known[0] is not device_index:
+        """Return a device list grouped by NUMA node, cached until the list changes."""
+        cached = self._layouts.get(resource)
+        if cached is None or cached[0] is not device_index:
             topology = self._topology_for(device_index)
-            known = device_index, DeviceLayout.of(topology, device_index.per_node)
-            self._layouts[resource] = known
-        return known[1]
+            cached = device_index, DeviceLayout.of(topology, device_index.per_node)
+            self._layouts[resource] = cached
+        return cached[1]
 
     def _topology_for(self, device_index: DeviceIndex) -> NumaTopology:
-        """The nodes that hints of these devices may name. Those the machine lacks are none;
-        with none left it is all (``generateDeviceTopologyHints``, v1.36)."""
+        """Return the nodes that hints of these devices may name.
+
+        Nodes that the machine lacks are ignored; if none is left, all nodes of the machine
+        count (``generateDeviceTopologyHints``, v1.36).
+        """
         whole = self.policy.topology
         if not self.over_device_nodes:
             return whole
@@ -86,24 +103,25 @@ class DeviceHintProvider:
         return NumaTopology.of(nodes) if nodes else whole
 
     def container_hints(self, allocation: PodAllocation, container: Container) -> DeviceHints:
-        """``GetTopologyHints`` (devicemanager/topology_hints.go, v1.32)."""
+        """Return one container's hints (``GetTopologyHints``, devicemanager/topology_hints.go,
+        v1.32)."""
         return {
             resource: self._hints(
                 allocation,
                 resource,
                 request,
-                allocation.ledger.held(allocation.pod.uid, container.name, resource),
+                allocation.ledger.allocated(allocation.pod.uid, container.name, resource),
                 allocation.reusable.get(resource, frozenset()),
             )
             for resource, request in allocation.requests(container).items()
         }
 
     def pod_hints(self, allocation: PodAllocation) -> DeviceHints:
-        """``GetPodTopologyHints``; nothing is reusable in pod scope."""
+        """Return the pod's hints (``GetPodTopologyHints``). Nothing is reusable in pod scope."""
         uid = allocation.pod.uid
         return {
             resource: self._hints(
-                allocation, resource, request, allocation.ledger.held_by_pod(uid, resource)
+                allocation, resource, request, allocation.ledger.allocated_to_pod(uid, resource)
             )
             for resource, request in pod_requests(allocation.pod, _limits).items()
             if allocation.is_device_resource(resource)
@@ -114,26 +132,26 @@ class DeviceHintProvider:
         allocation: PodAllocation,
         resource: ResourceName,
         request: int,
-        held: frozenset[DeviceId] | None,
+        allocated: frozenset[DeviceId] | None,
         reusable: frozenset[DeviceId] = frozenset(),
     ) -> Hints | None:
         devices = allocation.endpoints.devices(resource)
         if devices is None:
             return None
         device_index = devices.device_index
-        handed_on = device_index.bits(reusable)
+        reusable_bits = device_index.bits(reusable)
         aligns = self.empty_topology_aligns and device_index.without_nodes != 0
-        if handed_on & device_index.without_nodes and (devices.has_topology or aligns):
-            # A set of nodes must touch every reusable device that has a topology, and
-            # none touches one without nodes (generateDeviceTopologyHints, v1.32).
+        if reusable_bits & device_index.without_nodes and (devices.has_topology or aligns):
+            # A hint must touch every reusable device that has a topology. No hint touches a
+            # device whose topology has no nodes (generateDeviceTopologyHints, v1.32).
             return ()
         return resource_hints(
             self.layout(resource, device_index),
             available=devices.healthy & ~allocation.ledger.in_use(resource, device_index),
-            reusable=handed_on,
+            reusable=reusable_bits,
             request=request,
-            held=device_index.bits(held or ()),
-            held_count=len(held or ()),
+            allocated=device_index.bits(allocated or ()),
+            allocated_count=len(allocated or ()),
             aligns=aligns,
         )
 
@@ -143,15 +161,15 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
 
 
 def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
-    """Allocate a whole pod into its draft and put it on the node, all or nothing.
+    """Allocate a whole pod in its draft and place it on the node, all or nothing.
 
-    Raises ``Rejected``, with the explanation.
+    Raises ``Rejected`` with the explanation.
     """
     allocation.policy = hints.policy
     try:
         yield from all_or_nothing(allocation, _scoped(allocation, hints))
     except Rejected as rejected:
-        # Not before the first rejection: a start need not wait for it.
+        # Imported at the first rejection, to keep start-up fast.
         from devicemanager.core.allocation.explain import explain
 
         rejected.explanation = explain(allocation, rejected)
@@ -165,8 +183,9 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
         _align_pod(allocation, hints)
     for container, is_init in allocation.pod.all_containers():
         requests = allocation.requests(container)
-        seen = allocation.see(requests, container.name)
-        step = Step(container.name, seen)
+        # Taken before the hints and the choice: the explanation shows what they had to
+        # choose from.
+        step = Step(container.name, allocation.snapshot(requests, container.name))
         allocation.steps.append(step)
         if scope is ScopeName.CONTAINER:
             step.hints = [
@@ -179,21 +198,21 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
         except (EndpointError, RequestError) as error:
             step.error = str(error)
             raise
-    # Checked and put on the node in one go: of two pods that come together, the second
-    # must see the first.
-    allocation.node.place(allocation.pod, partial(_may_hand_out, allocation))
+    # No RPC between check and placement: of two concurrent pods the second must see the
+    # first.
+    allocation.node.place(allocation.pod, partial(_allocatable, allocation))
     allocation.placed = True
 
 
 def _align_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> None:
-    """Pod scope: one affinity for all containers."""
+    """Compute the affinity that all containers share in pod scope."""
     pod = allocation.pod
     requests = {
         resource: request
         for resource, request in pod_requests(pod, _limits).items()
         if allocation.is_device_resource(resource)
     }
-    step = Step(None, allocation.see(requests))
+    step = Step(None, allocation.snapshot(requests))
     allocation.steps.append(step)
     step.hints = [hints.pod_hints(allocation), *allocation.hint_providers.pod_hints(pod)]
     affinity = _merged(allocation, step.hints)
@@ -210,6 +229,7 @@ def _merged(allocation: PodAllocation, hints: Sequence[ProviderHints]) -> Hint:
     policy = allocation.policy
     best, admitted = policy.merge(hints)
     if not admitted:
+        # The rejection names the merge rule if a kubelet with the other rule would admit.
         other = attrs.evolve(policy, narrowest=not policy.narrowest)
         behaviour = "merge_rule" if other.merge(hints)[1] else ""
         if allocation.rules.pod_level_rejection and allocation.pod.has_resources:
@@ -218,10 +238,11 @@ def _merged(allocation: PodAllocation, hints: Sequence[ProviderHints]) -> Hint:
     return best
 
 
-def _may_hand_out(allocation: PodAllocation, resource: ResourceName) -> int | None:
-    """The node's allocatable, raised to what is allocated already, so that a known pod
-    passes while its plugin is away (``sanitizeNodeAllocatable``, v1.32)."""
+def _allocatable(allocation: PodAllocation, resource: ResourceName) -> int | None:
+    """Return what the node check compares with; None for an unknown resource."""
     devices = allocation.endpoints.devices(resource)
     if devices is None:
         return None
+    # At least the number of devices in use, so that a pod with devices passes while its
+    # plugin is disconnected (``sanitizeNodeAllocatable``, v1.32).
     return max(devices.allocatable, allocation.ledger.count(resource))

@@ -1,4 +1,4 @@
-"""How devices are allocated where kubelets differ, and defects to bring back."""
+"""What differs between kubelets when devices are allocated, and which defects to reproduce."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ __all__ = ["Rules"]
 
 @attrs.frozen(eq=False, repr=False)
 class Rules:
-    """By default those of v1.36."""
+    """Rules of one kubelet version. The defaults are those of v1.36."""
 
     quirks: frozenset[str] = frozenset()
-    """Defects of the reference to bring back (``Q4``, ``Q5``, ``Q16``)."""
+    """Kubelet defects to reproduce (``Q4``, ``Q5``, ``Q16``)."""
     checks_health: bool = True
-    """Whether a container that has its devices is admitted again only if they are healthy
+    """True if a container with devices is admitted again only if they are healthy
     (k/k#116376)."""
     running_need_nothing: bool = True
-    """Whether that is not asked of one that runs while the kubelet restarts."""
+    """True if that check is skipped for containers that run while the kubelet restarts."""
     sidecars_keep: bool = True
-    """Whether restartable init containers hand nothing on."""
+    """True if devices of restartable init containers are not reusable."""
     pod_level_rejection: bool = False
-    """Whether a pod with resources of its own is rejected by the topology manager in other
-    words."""
+    """True if the topology manager's rejection of a pod with ``spec.resources`` has a
+    different message."""
     empty_reply: str = ""
-    """%v of an AllocateResponse without containers, as the version's protobuf prints it."""
+    """An AllocateResponse without containers as the version's protobuf prints it (``%v``)."""
     no_topology_node: int = WITHOUT_TOPOLOGY
-    """The node under which a device without topology is recorded; 0 up to v1.22."""
+    """The NUMA node under which a device without topology is recorded; 0 up to v1.22."""

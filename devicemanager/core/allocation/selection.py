@@ -1,12 +1,27 @@
-"""Choosing devices for one container and one resource.
+"""Choose devices of one resource for one container."""
 
-``select`` is a generator: it yields the preference it wants asked of the plugin and
-gets the answer sent in. While an RPC is under way other pods may be admitted and lists
-may change, so after each answer the state is looked at afresh; what was chosen before
-is reserved in the draft and cannot be lost.
-
-Follows ``devicesToAllocate`` of pkg/kubelet/cm/devicemanager/kubelet/manager.go (v1.32).
-"""
+# Theory of operation. ``select`` is a generator: it yields ``PreferenceWanted`` at most once
+# and gets the plugin's preference sent in. During that RPC other pods can be admitted and the
+# device list can change. Two rules make this safe:
+#
+# * Every chosen device is reserved in the draft at once, so no other pod can choose it.
+# * A ``View`` (device list and free devices) is valid only until the next ``yield``; afterwards
+#   a new one is made.
+#
+# A choice goes through these sources, in the order of ``devicesToAllocate`` (manager.go,
+# v1.32), and stops as soon as enough devices are chosen:
+#
+# 1. Reusable devices of earlier init containers of the pod, healthy or not.
+# 2. If the container has an affinity, the devices aligned to it. When there are more of them
+#    than needed, the plugin's preference among the aligned devices decides.
+# 3. Otherwise all aligned devices are taken without asking the plugin, because a preference
+#    must not decide whether a container is aligned. The plugin's preference among all free
+#    devices decides the rest.
+# 4. What the preference leaves open is filled with aligned devices, then others with
+#    topology, then those without.
+#
+# A plugin's preference is a wish: ids that are not free, or not aligned in case 2, are ignored.
+# Too few free devices reject the pod, before the RPC and again after it.
 
 from __future__ import annotations
 
@@ -16,22 +31,22 @@ from typing import NamedTuple
 import attrs
 
 from devicemanager.core import bitset, messages
-from devicemanager.core.endpoints import Endpoint, Endpoints
+from devicemanager.core.endpoints import EndpointInfo, Endpoints
 from devicemanager.core.errors import AllocationError, RpcError
 from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
 from devicemanager.core.ledger import Draft, Ledger
 
 Pick = Callable[[int, int], int]
-"""From a set of devices (by number) take as many as the second argument says."""
+"""Choose from a set of device numbers as many as the second argument says."""
 
 
 class PreferenceError(AllocationError):
-    """GetPreferredAllocation failed, which rejects the pod."""
+    """A failed GetPreferredAllocation; it rejects the pod."""
 
 
 class PreferenceWanted(NamedTuple):
-    """Ask GetPreferredAllocation; the answer is a tuple of device ids."""
+    """A call of GetPreferredAllocation to make; the response is a tuple of device ids."""
 
     resource: ResourceName
     endpoint: EndpointId
@@ -42,7 +57,7 @@ class PreferenceWanted(NamedTuple):
 
 
 class AllocateWanted(NamedTuple):
-    """Ask Allocate for one container; the answer is ``AllocateAnswer``."""
+    """A call of Allocate for one container to make; the response is ``AllocateAnswer``."""
 
     resource: ResourceName
     endpoint: EndpointId
@@ -52,7 +67,7 @@ class AllocateWanted(NamedTuple):
 
 @attrs.frozen(eq=False, repr=False)
 class AllocateAnswer:
-    """The serialized container responses of an AllocateResponse, in its order."""
+    """The serialized container responses of an AllocateResponse, in order."""
 
     responses: tuple[bytes, ...]
 
@@ -63,7 +78,7 @@ Steps = Generator[Wanted, Answer, frozenset[DeviceId]]
 
 
 class Partition(NamedTuple):
-    """Available devices by how they stand to the container's topology affinity."""
+    """Available devices, split by the container's topology affinity."""
 
     aligned: int
     unaligned: int
@@ -88,22 +103,23 @@ def partition(devices: DeviceList, available: int, affinity: int | None) -> Part
 
 @attrs.define(eq=False, repr=False)
 class View:
-    """A resource as it is until the next RPC: its list, and what is free of it."""
+    """Device list and free devices of a resource; valid until the next RPC."""
 
     devices: DeviceList
     free: int
 
     def parts(self, affinity: int | None) -> Partition:
+        """Split the free devices by an affinity."""
         return partition(self.devices, self.free, affinity)
 
 
 @attrs.define(eq=False, repr=False)
 class Selection:
-    """One choice under way. ``draft`` already reserves what ``chosen`` holds."""
+    """One choice in progress. The devices in ``chosen`` are reserved in ``draft``."""
 
     resource: ResourceName
     needed: int
-    """How many devices are still to be chosen."""
+    """Number of devices still to be chosen."""
     affinity: int | None
     endpoints: Endpoints
     ledger: Ledger
@@ -111,14 +127,14 @@ class Selection:
     pick: Pick = bitset.lowest
     chosen: set[DeviceId] = attrs.field(factory=set)
 
-    def look(self) -> View:
-        """The resource as of now."""
+    def view(self) -> View:
+        """Return the resource's present state."""
         devices = self.endpoints.devices(self.resource) or EMPTY
         in_use = self.ledger.in_use(self.resource, devices.device_index)
         return View(devices, devices.healthy & ~in_use)
 
     def take(self, view: View, bits: int) -> None:
-        """Choose from those of a set that are free, as many as are still needed."""
+        """Choose from the free devices of a set, up to the number still needed."""
         bits &= view.free
         count = min(self.needed, bits.bit_count())
         if not count:
@@ -128,10 +144,10 @@ class Selection:
         self._reserve(frozenset(view.devices.device_index.select(picked)))
 
     def take_reusable(self, reusable: frozenset[DeviceId]) -> None:
-        """Choose from what earlier init containers of the pod hand on."""
-        # Whatever its health, and also what is not listed any more, which comes last: the
-        # kubelet takes from reusableDevices before it looks at the list.
-        device_index = self.look().devices.device_index
+        """Choose from the devices of earlier init containers of the pod."""
+        # Healthy or not, listed or not: the kubelet takes from reusableDevices before it
+        # reads the device list. Devices that are no longer listed come last.
+        device_index = self.view().devices.device_index
         bits = device_index.bits(reusable)
         picked = set(device_index.select(self.pick(bits, min(self.needed, bits.bit_count()))))
         vanished = sorted(reusable - device_index.index.keys())
@@ -145,28 +161,15 @@ class Selection:
 
 
 def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
-    """Choose ``selection.needed`` devices, or raise ``AllocationError``.
-
-    There are three ways, after what init containers hand on was taken:
-
-    - More devices are aligned than are needed. The plugin is asked which of the aligned ones
-      it prefers, and whatever it says, only aligned ones are taken.
-    - Fewer are aligned than needed, or just as many. All of them are taken, without asking:
-      the plugin has no say in whether a container is aligned. It is asked for the rest, and
-      may choose from all that are left.
-    - There is no affinity. Nothing counts as aligned then, so this is the second way, with
-      the whole choice left to the plugin.
-
-    What the plugin leaves open, or answers wrongly, is filled up in the order aligned,
-    unaligned, without topology.
-    """
+    """Choose ``selection.needed`` devices, or raise ``AllocationError``."""
     if reusable:
         selection.take_reusable(reusable)
     if not selection.needed:
         return frozenset(selection.chosen)
-    view = selection.look()
+    view = selection.view()
     _check_enough(selection, view)
     parts = view.parts(selection.affinity)
+    # Without affinity no device counts as aligned, and the plugin chooses among all.
     if selection.needed < parts.aligned.bit_count():
         yield from _choose(selection, view, parts, only_aligned=True)
     else:
@@ -179,16 +182,16 @@ def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
 def _choose(
     selection: Selection, view: View, parts: Partition, *, only_aligned: bool
 ) -> Generator[Wanted, Answer, None]:
-    """What the plugin prefers, of the aligned devices or of all, comes first; then aligned
-    devices, the others with topology, and those without."""
+    """Choose what the plugin prefers among the aligned or all devices; then aligned ones,
+    others with topology, and those without."""
     endpoint = selection.endpoints.serving(selection.resource)
     if endpoint is not None and endpoint.options.get_preferred_allocation_available:
         offered = parts.aligned if only_aligned else view.free
-        answer = yield from _preference(selection, endpoint, view, offered)
-        # Other pods may have come and lists changed while the plugin was asked.
-        view = selection.look()
+        preference = yield from _preference(selection, endpoint, view, offered)
+        # During the RPC other pods may have been admitted, and the list may have changed.
+        view = selection.view()
         parts = view.parts(selection.affinity)
-        preferred = view.devices.device_index.bits(answer)
+        preferred = view.devices.device_index.bits(preference)
         selection.take(view, preferred & parts.aligned if only_aligned else preferred)
     for bits in parts:
         if bits:
@@ -208,9 +211,9 @@ def _check_enough(selection: Selection, view: View) -> None:
 
 
 def _preference(
-    selection: Selection, endpoint: Endpoint, view: View, offered: int
+    selection: Selection, endpoint: EndpointInfo, view: View, offered: int
 ) -> Generator[Wanted, Answer, tuple[DeviceId, ...]]:
-    """Ask the plugin which devices it would choose."""
+    """Request the plugin's preference among the offered devices."""
     ids = {*view.devices.device_index.select(offered), *selection.chosen}
     try:
         answer = yield PreferenceWanted(
@@ -224,5 +227,5 @@ def _preference(
     except RpcError as error:
         raise PreferenceError(messages.PREFERRED_FAILED.format(error=error)) from error
     if not isinstance(answer, tuple):
-        raise TypeError(f"a preference is a tuple of device ids, not {answer!r}")
+        raise TypeError(f"invalid preference {answer!r}: expected a tuple of device ids")
     return answer

@@ -1,5 +1,6 @@
-"""What both sides of the socket must agree on: names and constants of the device plugin API.
+"""Names and constants of the device plugin API, shared by both sides of the plugin socket.
 
-What belongs here: pure rules over text, each of them once, for the kubelet's side and for
-the plugin's. What never does: state, I/O, protobuf, and anything that only one side knows.
+``deviceplugin`` has the constants, ``names`` validates resource names, ``cdi`` CDI device
+names, and ``codes`` translates gRPC status codes to Go's spelling. These are pure functions
+over text: no state, no I/O, no protobuf. Rules that only one side needs do not belong here.
 """

@@ -1,8 +1,8 @@
 """Names of CDI devices, ``vendor.com/class=name``.
 
 The rules are those of the Container Device Interface (``ValidateVendorName``,
-``ValidateClassName``, ``ValidateDeviceName`` of its pkg/parser): ASCII letters, digits and a
-few signs between them, a letter or a digit at both ends.
+``ValidateClassName``, ``ValidateDeviceName`` in its pkg/parser): ASCII letters, digits and a
+few punctuation characters, with a letter or digit at both ends.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _DEVICE = r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?"
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Kind and device of a fully qualified name; None if it is none."""
+    """Split a fully qualified name into kind and device; None if it is invalid."""
     kind, _, device = name.partition("=")
     return (kind, device) if is_kind(kind) and is_device(device) else None
 
 
 def is_kind(kind: str) -> bool:
-    """Whether the text is ``vendor/class`` with a valid vendor and class."""
+    """True if the text is ``vendor/class`` with a valid vendor and class."""
     vendor, slash, class_ = kind.partition("/")
     return bool(slash) and all(re.fullmatch(_VENDOR_OR_CLASS, each) for each in (vendor, class_))
 
 
 def is_device(name: str) -> bool:
-    """Whether the text can name a device of a kind."""
+    """True if the text is a valid device name."""
     return re.fullmatch(_DEVICE, name) is not None

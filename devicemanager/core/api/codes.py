@@ -1,4 +1,4 @@
-"""gRPC's status codes as Go prints them, which is how the kubelet's logs and events do."""
+"""gRPC status codes as Go prints them, and so the kubelet's logs and events."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ __all__ = ["go_name"]
 
 
 def go_name(code: str) -> str:
-    """``Canceled`` of ``CANCELLED``, ``DeadlineExceeded`` of ``DEADLINE_EXCEEDED``."""
+    """Translate ``DEADLINE_EXCEEDED`` to ``DeadlineExceeded``, ``CANCELLED`` to ``Canceled``."""
+    # Go spells these two differently (String, codes/code_string.go).
     odd = {"CANCELLED": "Canceled", "OK": "OK"}
     return odd.get(code) or "".join(part.capitalize() for part in code.split("_"))

@@ -16,25 +16,27 @@ __all__ = [
 ]
 
 VERSION: Final = "v1beta1"
-"""The only version that a kubelet takes."""
+"""The only API version that a kubelet accepts."""
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 
 MAX_NUMA_NODES: Final = 1024
-"""Node ids are below it: no Linux has more (``NODES_SHIFT``, mm/Kconfig, is 10 at most)."""
+"""NUMA node ids are below this number: Linux supports no more (``NODES_SHIFT`` in mm/Kconfig
+is at most 10)."""
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
-"""Where a kubelet listens for registrations, whatever its root directory."""
+"""The directory in which a kubelet listens for registrations. Its root directory does not
+change it."""
 
 CHECKPOINT_FILE: Final = "kubelet_internal_checkpoint"
-"""The kubelet's checkpoint in the plugin directory."""
+"""File name of the kubelet's checkpoint in the plugin directory."""
 
 KUBELET_SOCKET: Final = "kubelet.sock"
-"""The Registration service's file name in the plugin directory."""
+"""File name of the Registration service's socket in the plugin directory."""
 
 PLUGINS_REGISTRY_DIRECTORY: Final = "/var/lib/kubelet/plugins_registry"
-"""Where a kubelet's plugin watcher looks for sockets."""
+"""The directory in which the kubelet's plugin watcher discovers sockets."""
 
 DEVICE_PLUGIN: Final = "DevicePlugin"
-"""The type by which a plugin calls itself to the plugin watcher."""
+"""The plugin type that device plugins report to the plugin watcher (``PluginInfo.type``)."""

@@ -1,4 +1,4 @@
-"""An admission's explanation as plain data, for JSON."""
+"""The explanation of an admission as plain data, for JSON."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["as_dict"]
 
 
 def as_dict(explanation: AdmissionExplanation) -> dict[str, Any]:
-    """Everything the explanation knows, as dicts, lists, texts, numbers and None.
+    """Convert an explanation to dicts, lists, strings, numbers and None.
 
-    Sets of NUMA nodes are lists of node ids; None stands for no preference.
+    Sets of NUMA nodes become lists of node ids; None stands for no preference.
     """
     pod, policy = explanation.pod, explanation.policy
     return {

@@ -1,8 +1,4 @@
-"""Why a pod got these devices, or none: the facts of one admission, as data.
-
-Made from values that the admission had anyway, so it costs next to nothing until
-somebody reads it. Everything derived is computed on demand.
-"""
+"""The facts of one admission: what each step had to choose from, its hints and its result."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ import attrs
 from devicemanager.core import bitset
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.core.pods import Pod
 from devicemanager.core.topology import (
     Hint,
@@ -37,7 +33,7 @@ SHOWN_CANDIDATES = 3
 
 
 class DeviceState(Enum):
-    """What a device was when the decision was made, and whether it was chosen."""
+    """State of a device when the decision was made, or that it was chosen."""
 
     FREE = "free"
     IN_USE = "in use"
@@ -48,22 +44,23 @@ class DeviceState(Enum):
 
 @attrs.frozen(eq=False)
 class ResourceExplanation:
-    """One device resource as one step of the admission saw it. Sets are integers over
-    the numbers of ``devices.numbering``."""
+    """One device resource in one step of the admission. Sets are integers over the numbers
+    of ``devices.device_index``."""
 
     resource: ResourceName
     request: int
-    """Devices asked for in this step."""
+    """Number of devices requested in this step."""
     devices: DeviceList
     in_use: int = 0
-    """Devices that were in use before this step, so that it could not choose them."""
+    """Devices that this step could not choose because they were in use."""
     chosen: int = 0
-    """Devices this step was given, or had from the start."""
+    """Devices that this step chose, or that the container had before."""
     own: int = 0
-    """Devices that other containers of the pod had before this step."""
+    """Devices that other containers of the pod used before this step."""
 
     def states(self, bits: int) -> list[tuple[int, DeviceState]]:
-        """The devices of a set: their numbers, ascending, and what each was."""
+        """Return number and state of each device of a set, sorted by number."""
+        # As sets: testing bits of a large integer one by one would be quadratic.
         chosen, own, in_use = (
             frozenset(bitset.numbers(each & bits)) for each in (self.chosen, self.own, self.in_use)
         )
@@ -82,18 +79,18 @@ class ResourceExplanation:
 
     @property
     def free(self) -> int:
-        """The set of devices that could have been chosen; the chosen ones are in it."""
+        """The set of devices that could be chosen, including the chosen ones."""
         return self.devices.healthy & ~self.in_use
 
     @property
     def chosen_ids(self) -> tuple[DeviceId, ...]:
-        """Ids of the chosen devices, sorted."""
+        """The ids of the chosen devices, sorted."""
         return self.devices.device_index.select(self.chosen)
 
     def places(self, topology: NumaTopology) -> dict[int | None, int]:
-        """NUMA node id → its devices; ``None`` holds those on no node of the machine.
+        """Map NUMA node ids to their devices, and None to devices on no node of the machine.
 
-        A device with several nodes stands under each.
+        A device with several nodes is listed under each of them.
         """
         per_node = self.devices.device_index.per_node
         places: dict[int | None, int] = {
@@ -104,37 +101,37 @@ class ResourceExplanation:
         return places | ({None: elsewhere} if elsewhere else {})
 
     def free_per_node(self, topology: NumaTopology) -> dict[int | None, int]:
-        """NUMA node id (``None``: no node) → how many devices were free there."""
+        """Map NUMA node ids (None: no node) to their number of free devices."""
         free = self.free
         return {node: (bits & free).bit_count() for node, bits in self.places(topology).items()}
 
 
-class Fault(Enum):
-    """What kept one resource, or all of them together, from a preferred alignment."""
+class AlignmentFault(Enum):
+    """What prevents a preferred alignment of one resource, or of all together."""
 
     FITS_NOWHERE = "fits nowhere"
-    """Not enough free devices, wherever they are."""
+    """All nodes together have too few free devices."""
     SPREAD = "spread"
-    """Free devices lie on more nodes than the request would need were none in use."""
+    """The free devices are on more nodes than the request would need if none were in use."""
     WIDE = "wide"
-    """The request needs more than one node, and the policy allows one."""
+    """The request needs several nodes, and the policy allows one."""
     NO_COMMON_NODES = "no common nodes"
-    """Each resource could be aligned alone, but not all to the same nodes."""
+    """Each resource can be aligned alone, but not all to the same nodes."""
 
 
 @attrs.frozen
 class MergeExplanation:
-    """Hints per resource, and what the policy made of them."""
+    """The hints of all resources, and the policy's decision."""
 
     policy: PolicyName
     hints: Mapping[str, Hints | None]
     affinity: Hint
     admitted: bool
     candidates: tuple[Hint, ...] = ()
-    """The best few results the policy chose from, best first, if none was preferred."""
+    """If no result was preferred: the best possible results, best first."""
 
     def aligned_to(self, resource: str) -> tuple[tuple[int, ...], ...]:
-        """The sets of nodes the resource alone could be aligned to, as the policy sees it."""
+        """Return the sets of nodes to which the policy would align the resource alone."""
         hints = self.hints[resource] or ()
         return tuple(
             nodes_of(hint.mask)
@@ -143,31 +140,33 @@ class MergeExplanation:
         )
 
     def narrowest(self, resource: str) -> tuple[int, ...]:
-        """The smallest set of nodes with enough of the resource; empty if there is none."""
+        """Return the smallest set of nodes with enough of the resource; empty without any."""
         for hint in self.hints[resource] or ():
             if hint.mask is not None:
                 return nodes_of(hint.mask)
         return ()
 
     @property
-    def faults(self) -> Mapping[str, Fault]:
-        """Resource → what kept it from being aligned. Empty if the result is preferred."""
+    def faults(self) -> Mapping[str, AlignmentFault]:
+        """Map resources to what prevents their alignment; empty if the result is preferred."""
         if self.affinity.preferred:
             return {}
-        asked = {name: hints for name, hints in self.hints.items() if hints is not None}
+        aligned = {name: hints for name, hints in self.hints.items() if hints is not None}
+        # A resource that cannot be aligned alone explains the result. Only if all can, the
+        # combination is the problem, and then each of them takes part in it.
         alone = {
-            name: fault for name, hints in asked.items() if (fault := self._fault_alone(hints))
+            name: fault for name, hints in aligned.items() if (fault := self._fault_alone(hints))
         }
-        return alone or dict.fromkeys(asked, Fault.NO_COMMON_NODES)
+        return alone or dict.fromkeys(aligned, AlignmentFault.NO_COMMON_NODES)
 
-    def _fault_alone(self, hints: Hints) -> Fault | None:
+    def _fault_alone(self, hints: Hints) -> AlignmentFault | None:
         preferred = [hint for hint in hints if hint.preferred]
         if not hints:
-            return Fault.FITS_NOWHERE
+            return AlignmentFault.FITS_NOWHERE
         if not preferred:
-            return Fault.SPREAD
+            return AlignmentFault.SPREAD
         if all(hint.mask is not None and not self._allows(hint.mask) for hint in preferred):
-            return Fault.WIDE
+            return AlignmentFault.WIDE
         return None
 
     def _allows(self, mask: int) -> bool:
@@ -177,7 +176,7 @@ class MergeExplanation:
 def explain_merge(
     policy: TopologyPolicy, provider_hints: Sequence[ProviderHints]
 ) -> MergeExplanation:
-    """Merge once more, keeping what led to the result."""
+    """Merge the hints again and record what led to the result."""
     affinity, admitted = policy.merge(provider_hints)
     named = {name: hints for provider in provider_hints for name, hints in provider.items()}
     candidates: tuple[Hint, ...] = ()
@@ -196,26 +195,26 @@ def explain_merge(
 
 @attrs.frozen(eq=False)
 class StepExplanation:
-    """One decision: for a container, or under scope ``pod`` for all of them."""
+    """One decision: for a container or, in pod scope, for all containers."""
 
     container: str | None
-    """The container's name; ``None`` for the pod as a whole."""
+    """The container's name; None for the pod as a whole."""
     resources: tuple[ResourceExplanation, ...] = ()
     merge: MergeExplanation | None = None
-    """``None`` where no provider was asked for hints: policy ``none``, or decided for the pod."""
+    """None if no hints were merged in this step: policy ``none``, or pod scope."""
     error: str | None = None
-    """Why an allocation failed after the merge, in the kubelet's words."""
+    """The kubelet's message if the allocation failed after the merge."""
     unknown: Mapping[ResourceName, int] = attrs.field(factory=dict)
-    """What the container asked for and no plugin has ever offered: it does without."""
+    """Requests for resources that no plugin has registered; the container runs without."""
 
 
 @attrs.frozen
 class Holder:
-    """A container of another pod, and what it had of a resource that this pod asked for."""
+    """A container of another pod with devices of a resource that this pod requested."""
 
     pod: PodUid
     name: str
-    """``namespace/name``, or the UID where nothing else is known of the pod."""
+    """``namespace/name`` of the pod, or its UID if the name is unknown."""
     container: ContainerName
     resource: ResourceName
     ids: tuple[DeviceId, ...]
@@ -223,7 +222,7 @@ class Holder:
 
 @attrs.frozen(eq=False)
 class AdmissionExplanation:
-    """One pod's admission from its first step to its last."""
+    """One pod's admission: all steps and the result."""
 
     pod: Pod
     policy: TopologyPolicy
@@ -231,31 +230,33 @@ class AdmissionExplanation:
     reason: str = ""
     """The kubelet's reason for a rejection; empty if the pod was admitted."""
     message: str = ""
-    held: Mapping[PodUid, PodHoldings] = attrs.field(factory=dict, repr=False)
-    """What every pod held then; for an admitted pod, when its explanation was first asked for."""
+    allocated: Mapping[PodUid, AllocatedByContainer] = attrs.field(factory=dict, repr=False)
+    """Allocations of all pods at the time of the rejection; for an admitted pod, when its
+    explanation was first requested."""
     name_of: Callable[[PodUid], str] = attrs.field(default=str, repr=False)
     since: str = ""
-    """Since when kubelets reject so, or until when, in words; empty if they always do."""
+    """The kubelet versions that reject the pod, in words; empty if all do."""
 
     @property
     def admitted(self) -> bool:
+        """True if the pod was admitted."""
         return not self.reason
 
     @property
     def holders(self) -> tuple[Holder, ...]:
-        """Who had the devices that were in use, sorted by pod."""
+        """The containers to which the devices in use are allocated, sorted by pod."""
         in_use = self._in_use()
-        names = {pod: self.name_of(pod) for pod in self.held if pod != self.pod.uid}
+        names = {pod: self.name_of(pod) for pod in self.allocated if pod != self.pod.uid}
         return tuple(
             Holder(pod, names[pod], container, resource, ids)
             for pod in sorted(names, key=lambda pod: names[pod])
-            for container, held in self.held[pod].items()
-            for resource in sorted(in_use.keys() & held.keys())
-            if (ids := tuple(sorted(held[resource].ids & in_use[resource])))
+            for container, by_resource in self.allocated[pod].items()
+            for resource in sorted(in_use.keys() & by_resource.keys())
+            if (ids := tuple(sorted(by_resource[resource].ids & in_use[resource])))
         )
 
     def _in_use(self) -> dict[ResourceName, frozenset[DeviceId]]:
-        """The devices that some step found in use, by resource."""
+        """Return the devices that were in use at any step, by resource."""
         found: dict[ResourceName, frozenset[DeviceId]] = {}
         for one in (one for step in self.steps for one in step.resources):
             ids = one.devices.device_index.select(one.in_use)

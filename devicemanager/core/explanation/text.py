@@ -1,4 +1,4 @@
-"""An admission in plain words, with a small drawing of NUMA nodes and devices."""
+"""The explanation of an admission as text, with a drawing of NUMA nodes and devices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import attrs
 from devicemanager.core import messages
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
+    AlignmentFault,
     DeviceState,
-    Fault,
     MergeExplanation,
     ResourceExplanation,
     StepExplanation,
@@ -26,21 +26,21 @@ SYMBOLS = {
     DeviceState.OWN: "+",
 }
 WIDEST_DRAWING = 64
-"""Devices of one node that are still drawn one by one."""
+"""Largest number of devices of one node that are drawn one by one."""
 MOST_HOLDERS = 50
-"""Containers that are named with what they hold."""
+"""Largest number of containers that are listed with their devices."""
 MOST_HINTS = 8
-"""Hints of one resource that are listed; there may be hundreds."""
+"""Largest number of hints of one resource that are listed; there can be hundreds."""
 
 
 def render(explanation: AdmissionExplanation) -> str:
-    """The whole admission as text, ending in a newline."""
+    """Render the whole admission, with a newline at the end."""
     lines = (*_head(explanation), *steps(explanation), *in_use(explanation))
     return "\n".join(lines) + "\n"
 
 
 def steps(explanation: AdmissionExplanation) -> Iterator[str]:
-    """The admission step by step, without the verdict, as lines; a blank one before each."""
+    """Render the steps of the admission as lines, with a blank line before each step."""
     policy = explanation.policy
     for step in explanation.steps:
         yield ""
@@ -49,11 +49,11 @@ def steps(explanation: AdmissionExplanation) -> Iterator[str]:
     resources = [one for step in explanation.steps for one in step.resources]
     if resources:
         yield ""
-        yield f"each device is one of: {_legend(resources)}"
+        yield f"legend: {_legend(resources)}"
 
 
 def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
-    """Who had the devices that were in use, as lines; a blank one and a heading first."""
+    """Render the containers with devices in use as lines, after a blank line and a heading."""
     holders = explanation.holders
     if holders:
         yield ""
@@ -66,7 +66,7 @@ def in_use(explanation: AdmissionExplanation) -> Iterator[str]:
 
 
 def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyName, ...]:
-    """The other policies that would not reject these hints, the strictest first."""
+    """Return the other policies that would admit these hints, the strictest first."""
     return tuple(
         name
         for name in reversed(PolicyName)
@@ -75,12 +75,12 @@ def admitting(merge: MergeExplanation, policy: TopologyPolicy) -> tuple[PolicyNa
 
 
 def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] = ()) -> str:
-    """What the policy decided and why, in one sentence.
+    """Return the policy's decision and its reason, in one sentence.
 
-    ``resources`` adds numbers to what fits nowhere.
+    ``resources`` adds numbers for resources that fit nowhere.
     """
     if merge.policy is PolicyName.NONE:
-        return "none: nothing is aligned"
+        return "none: no alignment"
     if merge.affinity.preferred:
         return f"{merge.policy}: {_aligned(merge)}"
     why = "; ".join(_faults(merge, {one.resource: one for one in resources}))
@@ -88,11 +88,11 @@ def sentence(merge: MergeExplanation, resources: Iterable[ResourceExplanation] =
         return f"{merge.policy}: {why}"
     assert merge.affinity.mask is not None
     nodes = node_names(nodes_of(merge.affinity.mask))
-    return f"{merge.policy}: not aligned, {nodes} as far as possible: {why}"
+    return f"{merge.policy}: not aligned, prefers {nodes}: {why}"
 
 
 def node_names(nodes: tuple[int, ...]) -> str:
-    """``node 0``, ``nodes 0+1``."""
+    """Return a name for a set of nodes: ``node 0``, ``nodes 0+1``."""
     return ("node " if len(nodes) == 1 else "nodes ") + "+".join(map(str, nodes))
 
 
@@ -122,22 +122,23 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
         yield f"{one.resource}: {one.request} requested"
         yield from (f"  {line}" for line in _drawing(one, policy.topology))
         if one.chosen:
-            # A rejected pod gets nothing: this is how far its admission had come.
-            verb = "chosen" if admitted else "would have got"
-            yield f"  {verb}: {', '.join(one.chosen_ids)}"
+            # A rejected pod is allocated nothing, but its first containers may have been.
+            label = "chosen" if admitted else "chosen before the rejection"
+            yield f"  {label}: {', '.join(one.chosen_ids)}"
         if one.resource in hints:
             yield f"  {_fits(hints.pop(one.resource))}"
-        if policy.asks_for_hints and (lacking := policy.lacks(one.devices.device_index.per_node)):
-            yield f"  {messages.NO_SUCH_NUMA_NODE.format(node=lacking[0])}"
+        nodes = one.devices.device_index.per_node
+        if policy.asks_for_hints and (missing := policy.missing_nodes(nodes)):
+            yield f"  {messages.NO_SUCH_NUMA_NODE.format(node=missing[0])}"
     for resource, count in step.unknown.items():
-        yield f"{resource}: {count} requested, but no plugin has registered it: it does without"
+        yield f"{resource}: {count} requested, not registered: the container runs without it"
     for name, others in hints.items():
         yield f"{name} {_fits(others)}"
     if step.merge:
         yield f"=> {sentence(step.merge, step.resources)}"
         if len(step.merge.candidates) > 1:
             best = ", ".join(_nodes(hint) for hint in step.merge.candidates)
-            yield f"   best of what was possible: {best}"
+            yield f"   best possible results: {best}"
         if not step.merge.admitted:
             yield f"   {_way_out(step.merge, step.resources, policy)}"
     if step.error:
@@ -147,20 +148,20 @@ def _step(step: StepExplanation, policy: TopologyPolicy, admitted: bool) -> Iter
 def _way_out(
     merge: MergeExplanation, resources: Iterable[ResourceExplanation], policy: TopologyPolicy
 ) -> str:
-    """Whether another policy would help, or too little is free whatever the nodes."""
+    """Return which other policy would admit the pod, or that too few devices are free."""
     devices: dict[str, ResourceExplanation] = {one.resource: one for one in resources}
     short = [
         name
         for name, hints in merge.hints.items()
-        if (_lacks(devices[name]) if name in devices else hints == ())
+        if (_is_short(devices[name]) if name in devices else hints == ())
     ]
     if short:
-        return f"no other policy would help: not enough is free of {', '.join(short)}"
-    return f"policy {' or '.join(admitting(merge, policy))} would not reject it for this"
+        return f"no other policy would help: not enough free: {', '.join(short)}"
+    return f"policy {' or '.join(admitting(merge, policy))} would not reject the pod for this"
 
 
-def _lacks(one: ResourceExplanation) -> bool:
-    """Whether the devices would not do even if nodes did not matter."""
+def _is_short(one: ResourceExplanation) -> bool:
+    """True if there are too few free devices on all nodes together."""
     return one.request > (one.free | one.own).bit_count()
 
 
@@ -180,6 +181,7 @@ def _drawing(one: ResourceExplanation, topology: NumaTopology) -> Iterator[str]:
 def _devices(one: ResourceExplanation, bits: int) -> str:
     if bits.bit_count() <= WIDEST_DRAWING:
         return "".join(SYMBOLS[state] for _, state in one.states(bits))
+    # A device can be in several of these sets; the order of subtraction is that of ``states``.
     chosen, own = bits & one.chosen, bits & one.own & ~one.chosen
     in_use = bits & one.in_use & ~chosen & ~own
     free = bits & one.free & ~chosen & ~own
@@ -194,9 +196,9 @@ def _devices(one: ResourceExplanation, bits: int) -> str:
 
 
 def _fits(hints: Hints | None) -> str:
-    """Preferred sets first, as they come; an exclamation mark stands after each."""
+    """Render hints: preferred ones first, each marked with an exclamation mark."""
     if hints is None:
-        return "fits anywhere, it has no topology"
+        return "fits on any node: it has no topology"
     if not hints:
         return "fits nowhere"
     ordered = sorted(hints, key=lambda hint: not hint.preferred)
@@ -220,17 +222,14 @@ def _aligned(merge: MergeExplanation) -> str:
 def _faults(merge: MergeExplanation, resources: dict[str, ResourceExplanation]) -> Iterator[str]:
     together = []
     for name, fault in merge.faults.items():
-        if fault is Fault.NO_COMMON_NODES:
+        if fault is AlignmentFault.NO_COMMON_NODES:
             together.append(name)
         else:
             yield f"{name} {_alone(merge, name, fault, resources.get(name))}"
     if together:
-        only = [
-            f"{name} {'could be aligned' if place == 0 else 'only'} to {_either(merge, name)}"
-            for place, name in enumerate(together)
-        ]
+        alone = [f"{name} can be aligned to {_either(merge, name)}" for name in together]
         singles = all(len(nodes) == 1 for name in together for nodes in merge.aligned_to(name))
-        yield f"{', '.join(only)}; no common {'node' if singles else 'set of nodes'}"
+        yield f"{', '.join(alone)}; there is no common {'node' if singles else 'set of nodes'}"
 
 
 def _either(merge: MergeExplanation, name: str) -> str:
@@ -240,15 +239,15 @@ def _either(merge: MergeExplanation, name: str) -> str:
 
 
 def _alone(
-    merge: MergeExplanation, name: str, fault: Fault, one: ResourceExplanation | None
+    merge: MergeExplanation, name: str, fault: AlignmentFault, one: ResourceExplanation | None
 ) -> str:
-    if fault is Fault.FITS_NOWHERE:
+    if fault is AlignmentFault.FITS_NOWHERE:
         if one is None:
             return "fits nowhere"
         free, on_nodes = one.free, one.free & one.devices.device_index.with_topology
         of_them = f", {on_nodes.bit_count()} of them on a node" if on_nodes != free else ""
-        return f"fits on no set of nodes: {one.request} requested, {free.bit_count()} free{of_them}"
+        return f"fits nowhere: {one.request} requested, {free.bit_count()} free{of_them}"
     narrowest = node_names(merge.narrowest(name))
-    if fault is Fault.WIDE:
-        return f"does not fit on one node: {narrowest} would do"
-    return f"is free only across {narrowest}, though fewer nodes would do were none in use"
+    if fault is AlignmentFault.WIDE:
+        return f"does not fit on one node: it needs {narrowest}"
+    return f"is free only across {narrowest}; fewer nodes would be enough if no device were in use"

@@ -1,1 +1,2 @@
-"""A node's status as the kubelet makes it: conditions, amounts, and what counts as a change."""
+"""The node's status as the kubelet reports it: conditions, capacity and allocatable, and what
+counts as a change."""

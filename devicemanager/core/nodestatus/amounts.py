@@ -1,16 +1,20 @@
-"""``capacity`` and ``allocatable`` of a node: what it has besides devices, and its devices."""
+"""``capacity`` and ``allocatable`` of a node's status, and how a changed status is reported."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.quantity import Quantity
 
-__all__ = ["node_amounts"]
+__all__ = ["digest", "node_amounts", "node_patch"]
 
+Object = Mapping[str, Any]
+"""``status`` of a Node object."""
 Texts = dict[str, str]
-"""Quantities by resource, as the API has them."""
+"""Resource to quantity, as text."""
 
 
 def node_amounts(
@@ -18,10 +22,10 @@ def node_amounts(
     devices: NodeStatus,
     reserved: Mapping[str, Quantity] | None = None,
 ) -> tuple[Texts, Texts]:
-    """Capacity and allocatable, each sorted by name.
+    """Return capacity and allocatable, each sorted by name.
 
-    ``fixed`` is the allocatable part of what is no device; ``reserved`` comes on top of it in
-    the capacity. The counts of devices go over everything else, as with the kubelet
+    ``fixed`` is the allocatable amount of resources other than devices; the capacity is
+    larger by ``reserved``. Device counts replace amounts of the same name, as in the kubelet
     (``MachineInfo``, v1.32).
     """
     more = reserved or {}
@@ -37,3 +41,24 @@ def node_amounts(
 
 def _nanos(amounts: Mapping[str, Quantity], name: str) -> int:
     return amounts[name].nanos if name in amounts else 0
+
+
+def digest(status: Object) -> int:
+    """Return a number that is equal for equal statuses, ignoring heartbeat times
+    (``nodeStatusHasChanged``, pkg/kubelet/kubelet_node_status.go, v1.32)."""
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
+        for each in status["conditions"]
+    ]
+    return hash(json.dumps({**status, "conditions": conditions}))
+
+
+def node_patch(after: Object) -> dict[str, Any]:
+    """Return the strategic merge patch that changes the status in the API to ``after``
+    (``PatchNodeStatus``, component-helpers/node/util, v1.32)."""
+    # Conditions are merged by type. Addresses must be replaced as a whole: the API merges
+    # them by type, too, but a node can have several addresses of one type.
+    patch = dict(after)
+    if "addresses" in patch:
+        patch["addresses"] = [*patch["addresses"], {"$patch": "replace"}]
+    return {"status": patch}

@@ -1,4 +1,4 @@
-"""The conditions of a node (pkg/kubelet/nodestatus/setters.go, v1.32)."""
+"""The conditions of a node's status (pkg/kubelet/nodestatus/setters.go, v1.32)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import attrs
 __all__ = ["NodeCondition", "Pressure", "node_conditions"]
 
 _REQUIRED = ("cpu", "memory", "pods", "ephemeral-storage")
-"""Without one of these in its capacity no node is ready."""
+"""Resources that a ready node must have in its capacity."""
 
 
 class Pressure(StrEnum):
-    """What a node can run short of, in the kubelet's order."""
+    """Pressure conditions, in the kubelet's order."""
 
     MEMORY = "MemoryPressure"
     DISK = "DiskPressure"
@@ -39,7 +39,7 @@ _TEXTS = {
 
 @attrs.frozen
 class NodeCondition:
-    """One of ``status.conditions`` without its times."""
+    """An entry of ``status.conditions`` without times."""
 
     type: str
     status: bool
@@ -52,13 +52,16 @@ def node_conditions(
     errors: Sequence[str] = (),
     pressures: Collection[Pressure] = (),
 ) -> tuple[NodeCondition, ...]:
-    """All four, Ready last. ``capacity`` names what the node has; ``errors`` is why it is not
-    ready besides."""
-    short = tuple(
+    """Return the four conditions, Ready last.
+
+    ``capacity`` has the names of the node's resources; ``errors`` are further reasons why it
+    is not ready.
+    """
+    under_pressure = tuple(
         NodeCondition(kind, kind in pressures, *_TEXTS[kind, kind in pressures])
         for kind in Pressure
     )
-    return (*short, _ready(capacity, errors))
+    return (*under_pressure, _ready(capacity, errors))
 
 
 def _ready(capacity: Collection[str], errors: Sequence[str]) -> NodeCondition:
@@ -68,7 +71,7 @@ def _ready(capacity: Collection[str], errors: Sequence[str]) -> NodeCondition:
         faults.append(f"missing node capacity for resources: {', '.join(missing)}")
     if not faults:
         return NodeCondition("Ready", True, "KubeletReady", "kubelet is posting ready status")
-    # As an aggregate of Go's prints its errors, each once.
+    # Go's error aggregate prints each message once (k8s.io/apimachinery/pkg/util/errors).
     faults = list(dict.fromkeys(faults))
     message = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
     return NodeCondition("Ready", False, "KubeletNotReady", message)

@@ -1,4 +1,4 @@
-"""The conditions of a pod that the kubelet owns (pkg/kubelet/status/generate.go, v1.32)."""
+"""The pod conditions that the kubelet owns (pkg/kubelet/status/generate.go, v1.32)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Condition", "ConditionType", "Gates", "is_ready", "pod_conditions"]
 
 
 class ConditionType(StrEnum):
-    """Those that the kubelet owns, in its order. All others belong to others."""
+    """Conditions that the kubelet owns, in its order. Other controllers own all others."""
 
     READY_TO_START_CONTAINERS = "PodReadyToStartContainers"
     INITIALIZED = "Initialized"
@@ -27,23 +27,24 @@ class ConditionType(StrEnum):
 
 @attrs.frozen
 class Condition:
-    """One of ``status.conditions``."""
+    """An entry of ``status.conditions``."""
 
     type: str
     status: bool
     reason: str = ""
     message: str = ""
     since: float | None = None
-    """``lastTransitionTime`` in seconds since the epoch; None: of when it is told first."""
+    """``lastTransitionTime`` in seconds since the epoch; None for the time of the first
+    report."""
 
 
 Gates = Mapping[str, str | None]
-"""``spec.readinessGates`` with the status of the condition that each names, such as ``True``;
-None for a condition that there is not."""
+"""Condition type of each readiness gate in ``spec.readinessGates`` to the condition's status,
+such as ``True``; None if the condition does not exist."""
 
 
 def is_ready(container: Container, status: ContainerStatus, is_init: bool) -> bool:
-    """``ready`` of a container without a readiness probe (``UpdatePodStatus``,
+    """True if a container without a readiness probe is ready (``UpdatePodStatus``,
     pkg/kubelet/prober, v1.32)."""
     if is_init and not container.restartable:
         return status.has_succeeded
@@ -60,10 +61,13 @@ def pod_conditions(
     unready: frozenset[str] = frozenset(),
     gates: Gates | None = None,
 ) -> tuple[Condition, ...]:
-    """All five. ``statuses`` has every container of the pod; ``unready`` names those that never
-    get ready, whatever they do."""
+    """Return the five conditions.
+
+    ``statuses`` has every container of the pod. Containers in ``unready`` never become ready.
+    """
     containers_ready = _containers_ready(pod, statuses, phase, unready, start_time)
     last = _latest(statuses.values()) or start_time
+    # The kubelet removes the sandbox of a pod that has ended.
     sandbox = has_sandbox and not phase.is_terminal
     return (
         Condition(
@@ -82,11 +86,13 @@ def _initialized(
     phase: Phase,
     start_time: float | None,
 ) -> Condition:
-    """``GeneratePodInitializedCondition``."""
+    """Return the condition Initialized (``GeneratePodInitializedCondition``)."""
     kind = ConditionType.INITIALIZED
     since = _latest(statuses[each.name] for each in pod.init_containers) or start_time
     if phase is Phase.SUCCEEDED:
         return Condition(kind, True, "PodCompleted", since=since)
+    # App containers only start after the init containers. If one has run, the init containers
+    # were complete, even if their statuses were lost with the containers.
     has_run = any(statuses[each.name].was_started for each in pod.containers)
     incomplete = [
         each.name for each in pod.init_containers if not is_ready(each, statuses[each.name], True)
@@ -104,7 +110,7 @@ def _containers_ready(
     unready: frozenset[str],
     start_time: float | None,
 ) -> Condition:
-    """``GenerateContainersReadyCondition``."""
+    """Return the condition ContainersReady (``GenerateContainersReadyCondition``)."""
     kind = ConditionType.CONTAINERS_READY
     counted = [each for each in pod.init_containers if each.restartable] + list(pod.containers)
     if phase.is_terminal:
@@ -126,7 +132,8 @@ def _containers_ready(
 
 
 def _ready(containers_ready: Condition, gates: Gates) -> Condition:
-    """``GeneratePodReadyCondition``."""
+    """Return the condition Ready (``GeneratePodReadyCondition``)."""
+    # As in the kubelet, an unready container hides the messages of readiness gates.
     ready = attrs.evolve(containers_ready, type=ConditionType.READY)
     if not ready.status:
         return ready
@@ -145,7 +152,8 @@ def _gate_message(gate: str, status: str | None) -> str:
 
 
 def _last_change(status: ContainerStatus) -> float | None:
-    """When a container came into the state it is in; None if it never ran or nobody knows."""
+    """Return the time of a container's last state change; None if it never ran or the time is
+    unknown."""
     if isinstance(status.state, Running):
         return status.state.started_at
     return None if status.end is None else status.end.finished_at
@@ -157,5 +165,5 @@ def _latest(statuses: Iterable[ContainerStatus]) -> float | None:
 
 
 def _go_list(names: list[ContainerName]) -> str:
-    """As Go prints a list of texts."""
+    """Format names as Go prints a slice of strings."""
     return f"[{' '.join(names)}]"

@@ -1,4 +1,4 @@
-"""The states of a pod's containers, as the API has them."""
+"""Container states and their transitions, as in ``status.containerStatuses``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = [
 ]  # fmt: skip
 
 KILLED = 137
-"""The exit code of a container that SIGKILL ended: 128 and the signal's number."""
+"""Exit code of a container ended by SIGKILL: 128 plus the signal number."""
 STOPPED = 143
-"""The exit code of a container that SIGTERM ended."""
+"""Exit code of a container ended by SIGTERM."""
 
 
 @attrs.frozen
 class Waiting:
-    """A container that does not run yet, or not again yet."""
+    """A container that is not running but will be started."""
 
     reason: str
     """``ContainerCreating``, ``PodInitializing``, ``CrashLoopBackOff`` or
@@ -30,19 +30,19 @@ class Waiting:
 
 @attrs.frozen
 class Running:
-    """A container that runs."""
+    """A running container."""
 
     started_at: float | None = None
-    """Seconds since the epoch; None if an earlier kubelet started it."""
+    """Seconds since the epoch; None if an earlier kubelet instance started it."""
 
 
 @attrs.frozen
 class Terminated:
-    """A container that has ended."""
+    """A container that has exited."""
 
     exit_code: int
     reason: str
-    """``Completed`` for exit code 0, else ``Error``, unless another one was given."""
+    """``Completed`` for exit code 0, else ``Error``, unless another reason was given."""
     started_at: float | None = None
     finished_at: float | None = None
     """Seconds since the epoch."""
@@ -53,32 +53,32 @@ State = Waiting | Running | Terminated
 
 @attrs.frozen
 class ContainerStatus:
-    """One container of a pod's ``status.containerStatuses``."""
+    """An entry of ``status.containerStatuses``."""
 
     name: ContainerName
     state: State
     last_termination: Terminated | None = None
-    """How it ended the time before; ``lastState.terminated``."""
+    """``lastState.terminated``: how the container exited before its last restart."""
     restart_count: int = 0
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs."""
+        """True if the container is running."""
         return isinstance(self.state, Running)
 
     @property
     def was_started(self) -> bool:
-        """Whether it has ever run."""
+        """True if the container has ever run."""
         return not isinstance(self.state, Waiting) or self.last_termination is not None
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether it has ended, with exit code 0."""
+        """True if the container has exited with code 0."""
         return isinstance(self.state, Terminated) and self.state.exit_code == 0
 
     @property
     def end(self) -> Terminated | None:
-        """How it has ended; None for one that runs or never did."""
+        """How the container exited; None if it is running or has never run."""
         match self.state:
             case Terminated():
                 return self.state
@@ -87,31 +87,33 @@ class ContainerStatus:
         return None
 
     def started(self, now: float | None) -> ContainerStatus:
-        """It runs, again if it did before."""
+        """Return the status after a start or restart at ``now``."""
         before = self.last_termination
         match self.state:
             case Terminated():
                 before = self.state
             case Running(started_at):
-                # What runs is started again only after it was killed.
+                # A running container is only restarted after it was killed.
                 before = Terminated(KILLED, "Error", started_at, now)
+        # The count is that of terminations, so the first start does not count.
         restarts = self.restart_count + (before is not None)
         return ContainerStatus(self.name, Running(now), before, restarts)
 
     def ended(self, exit_code: int, reason: str, now: float | None) -> ContainerStatus:
-        """It has ended."""
+        """Return the status after the container has exited at ``now``."""
         started_at = self.state.started_at if isinstance(self.state, Running) else None
         ended = Terminated(exit_code, reason, started_at, now)
         return attrs.evolve(self, state=ended)
 
     def waits(self, reason: str, message: str) -> ContainerStatus:
-        """It is to be started later."""
+        """Return the status of a container that waits for its start or restart."""
         ended = self.state if isinstance(self.state, Terminated) else self.last_termination
         return attrs.evolve(self, state=Waiting(reason, message), last_termination=ended)
 
 
 def initial_status(pod: Pod, name: ContainerName) -> ContainerStatus:
-    """Of a container that was never started (``convertStatusToAPIStatus``, v1.32)."""
+    """Return the status of a container that was never started
+    (``convertStatusToAPIStatus``, v1.32)."""
     waits_for_others = bool(pod.init_containers) and any(name == c.name for c in pod.containers)
     reason = "PodInitializing" if waits_for_others else "ContainerCreating"
     return ContainerStatus(name, Waiting(reason))

@@ -1,7 +1,7 @@
-"""What is sent to change a pod's status in the API, and whether there is anything to send.
+"""The patch that updates a pod's status in the API, and whether one is needed.
 
-Others write into the status, too: conditions of types that are not ours, claims, what is
-nominated. A strategic merge patch leaves all that as it is (``mergePodStatus``,
+Other controllers write to the status, too: conditions of other types, claim statuses, the
+nominated node. A strategic merge patch does not change those (``mergePodStatus``,
 pkg/kubelet/status/status_manager.go, v1.32).
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from devicemanager.core.podstatus.conditions import ConditionType
 
-__all__ = ["is_told", "status_patch"]
+__all__ = ["is_reported", "status_patch"]
 
 Object = Mapping[str, Any]
 
@@ -22,33 +22,35 @@ _REMOVED = (
     "containerStatuses",
     "initContainerStatuses",
 )
-"""Fields that are ours also when they are not there."""
+"""Fields that the patch removes if the new status lacks them."""
 
 
-def status_patch(ours: Object) -> dict[str, Any]:
-    """The strategic merge patch that makes the status in the API ``ours``, whatever it is.
-    Kubelet-owned conditions that ``ours`` lacks go, as those of a rejected pod do."""
-    patch: dict[str, Any] = {**dict.fromkeys(_REMOVED), **ours}
-    conditions = list(ours.get("conditions", ()))
-    there = {each["type"] for each in conditions}
+def status_patch(status: Object) -> dict[str, Any]:
+    """Return the strategic merge patch that changes the status in the API to ``status``.
+
+    Conditions of the kubelet that ``status`` lacks are deleted, as for a rejected pod.
+    """
+    patch: dict[str, Any] = {**dict.fromkeys(_REMOVED), **status}
+    conditions = list(status.get("conditions", ()))
+    present = {each["type"] for each in conditions}
     conditions += [
-        {"type": str(kind), "$patch": "delete"} for kind in ConditionType if kind not in there
+        {"type": str(kind), "$patch": "delete"} for kind in ConditionType if kind not in present
     ]
     patch["conditions"] = conditions
     return {"status": patch}
 
 
-def is_told(theirs: Object, ours: Object) -> bool:
-    """Whether the status in the API says what ``ours`` does, but for the times of conditions:
-    these are whoever's that came first."""
-    for field in {*ours, *_REMOVED} - {"conditions"}:
-        if (theirs.get(field) or None) != (ours.get(field) or None):
+def is_reported(in_api: Object, status: Object) -> bool:
+    """True if the status in the API equals ``status``, except for the times of conditions."""
+    # Times are not compared: of equal conditions, the time that was reported first stays.
+    for field in {*status, *_REMOVED} - {"conditions"}:
+        if (in_api.get(field) or None) != (status.get(field) or None):
             return False
-    wanted = {each["type"]: _without_times(each) for each in ours.get("conditions", ())}
+    wanted = {each["type"]: _without_times(each) for each in status.get("conditions", ())}
     compared = {*wanted, *ConditionType}
     return wanted == {
         each["type"]: _without_times(each)
-        for each in theirs.get("conditions") or ()
+        for each in in_api.get("conditions") or ()
         if each.get("type") in compared
     }
 

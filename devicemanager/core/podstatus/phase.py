@@ -24,7 +24,7 @@ class Phase(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it is for good."""
+        """True if the phase cannot change any more."""
         return self is Phase.SUCCEEDED or self is Phase.FAILED
 
 
@@ -35,18 +35,21 @@ def phase_of(
     is_ending: bool = False,
     before: Phase | None = None,
 ) -> Phase:
-    """The phase of a pod (``getPhase``, pkg/kubelet/kubelet_pods.go, v1.32).
+    """Return the phase of a pod (``getPhase``, pkg/kubelet/kubelet_pods.go, v1.32).
 
-    ``statuses`` are those of containers that were started at least once. ``is_ending``: no
-    container is started any more, whatever the restartPolicy. A pod that was Succeeded or
-    Failed ``before`` stays so.
+    ``statuses`` has the containers that were started at least once. With ``is_ending`` no
+    container is restarted, regardless of the restartPolicy. A terminal phase in ``before``
+    does not change.
     """
+    # A terminal phase is final: container statuses can be lost with the containers, and the
+    # phase that was reported must not change by that.
     if before is not None and before.is_terminal:
         return before
     failed_init = pending_init = False
     waiting = running = stopped = succeeded = 0
     for container in pod.init_containers:
         status = statuses.get(container.name)
+        # Sidecars count like app containers, except that their exit never ends the pod.
         if container.restartable:
             running += status is not None and status.is_running
             waiting += status is None or not status.was_started
@@ -63,6 +66,8 @@ def phase_of(
         else:
             stopped += 1
             succeeded += status.has_succeeded
+    # The order of these tests is the kubelet's: a pod whose init container has failed for good
+    # is Failed although its app containers still wait.
     if failed_init and pod.restart_policy is RestartPolicy.NEVER:
         return Phase.FAILED
     if pending_init or waiting:
@@ -73,7 +78,7 @@ def phase_of(
 
 
 def _after_all(policy: RestartPolicy, succeeded: bool, is_ending: bool) -> Phase:
-    """The phase once no container runs."""
+    """Return the phase of a pod without running containers."""
     if succeeded and (is_ending or policy is not RestartPolicy.ALWAYS):
         return Phase.SUCCEEDED
     if is_ending or policy is RestartPolicy.NEVER:

@@ -1,13 +1,14 @@
-"""The whole of a pod's status: of one that the kubelet runs, and of one that it rejected."""
+"""The whole status of a pod: of one that the kubelet runs, or of one that it has rejected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 import attrs
 
 from devicemanager.core import messages
-from devicemanager.core.ids import ContainerName
+from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.podstatus.conditions import (
     Condition,
@@ -17,25 +18,37 @@ from devicemanager.core.podstatus.conditions import (
 )
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
-from devicemanager.core.podstatus.qos import QosClass, qos_class
 from devicemanager.core.status import ResourceStatus
 
 __all__ = [
     "ContainerEntry",
     "PodFacts",
     "PodStatus",
+    "QosClass",
     "Resources",
     "pod_status",
+    "qos_class",
     "rejected_status",
 ]
 
 Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
-"""``allocatedResourcesStatus`` by container."""
+"""Container to its ``allocatedResourcesStatus``."""
+
+
+_COUNTED = (ResourceName("cpu"), ResourceName("memory"))
+
+
+class QosClass(StrEnum):
+    """``status.qosClass``: which pods are evicted last when the node is under pressure."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
 
 
 @attrs.frozen
 class ContainerEntry:
-    """One of ``containerStatuses`` or ``initContainerStatuses``."""
+    """An entry of ``containerStatuses`` or ``initContainerStatuses``."""
 
     container: Container
     status: ContainerStatus
@@ -44,19 +57,20 @@ class ContainerEntry:
 
     @property
     def is_started(self) -> bool:
-        """``started``: runs, since there are no startup probes here."""
+        """``started``: equal to running, because there are no startup probes here."""
         return self.status.is_running
 
 
 @attrs.frozen
 class PodStatus:
-    """``status`` of a pod, as far as the kubelet owns it."""
+    """The fields of a pod's ``status`` that the kubelet owns."""
 
     phase: Phase
     reason: str
     message: str
     start_time: float | None
-    """Seconds since the epoch at which the kubelet saw the pod first; None if unknown."""
+    """Time at which the kubelet first saw the pod, in seconds since the epoch; None if
+    unknown."""
     qos_class: QosClass
     conditions: tuple[Condition, ...] = ()
     init_containers: tuple[ContainerEntry, ...] = ()
@@ -67,7 +81,7 @@ class PodStatus:
 
 @attrs.frozen
 class PodFacts:
-    """What a pod's status is made of."""
+    """The inputs of a pod's status."""
 
     pod: Pod
     phase: Phase
@@ -76,9 +90,9 @@ class PodFacts:
     start_time: float | None = None
     has_sandbox: bool = False
     unready: frozenset[str] = frozenset()
-    """Containers that never get ready."""
+    """Containers that never become ready."""
     disrupted: str = ""
-    """Why the kubelet ended it: the message of the condition ``DisruptionTarget``."""
+    """Why the kubelet terminated the pod: the message of condition ``DisruptionTarget``."""
 
 
 def pod_status(
@@ -87,7 +101,8 @@ def pod_status(
     resources: Resources | None = None,
     gates: Gates | None = None,
 ) -> PodStatus:
-    """Of a pod that was admitted (``generateAPIPodStatus``, pkg/kubelet/kubelet_pods.go, v1.32)."""
+    """Return the status of an admitted pod (``generateAPIPodStatus``,
+    pkg/kubelet/kubelet_pods.go, v1.32)."""
     pod = facts.pod
     statuses = {each.name: status_of(each.name) for each, _ in pod.all_containers()}
     conditions = pod_conditions(
@@ -105,8 +120,9 @@ def pod_status(
     def entry(container: Container, is_init: bool) -> ContainerEntry:
         status = statuses[container.name]
         ready = container.name not in facts.unready and is_ready(container, status, is_init)
-        held = () if is_init else (resources or {}).get(container.name, ())
-        return ContainerEntry(container, status, ready, held)
+        # The kubelet reports device health for app containers only.
+        devices = () if is_init else (resources or {}).get(container.name, ())
+        return ContainerEntry(container, status, ready, devices)
 
     return PodStatus(
         facts.phase,
@@ -121,12 +137,29 @@ def pod_status(
 
 
 def rejected_status(facts: PodFacts) -> PodStatus:
-    """Of a pod that was rejected: no conditions and no containers (``rejectPod``,
+    """Return the status of a rejected pod, without conditions and containers (``rejectPod``,
     pkg/kubelet/kubelet.go, v1.32)."""
     message = messages.REJECTED.format(message=facts.message)
     return PodStatus(Phase.FAILED, facts.reason, message, facts.start_time, qos_class(facts.pod))
 
 
 def _disruption(facts: PodFacts) -> Condition:
-    """``DisruptionTarget`` of a pod that the kubelet itself ended."""
+    """Return the condition ``DisruptionTarget`` of a pod that the kubelet has terminated."""
     return Condition("DisruptionTarget", True, "TerminationByKubelet", facts.disrupted)
+
+
+def qos_class(pod: Pod) -> QosClass:
+    """Return the QoS class by the containers' CPU and memory (``ComputePodQOS``,
+    pkg/apis/core/v1/helper/qos, v1.32, without pod-level resources)."""
+    requests = dict.fromkeys(_COUNTED, 0)
+    limits = dict.fromkeys(_COUNTED, 0)
+    all_limited = True
+    for container, _ in pod.all_containers():
+        for name in _COUNTED:
+            requests[name] += container.requests.get(name, 0)
+            limits[name] += container.limits.get(name, 0)
+            all_limited &= container.limits.get(name, 0) > 0
+    if not any(requests.values()) and not any(limits.values()):
+        return QosClass.BEST_EFFORT
+    guaranteed = all_limited and requests == limits
+    return QosClass.GUARANTEED if guaranteed else QosClass.BURSTABLE

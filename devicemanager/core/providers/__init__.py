@@ -1,1 +1,1 @@
-"""Hint providers: what takes part in topology alignment besides devices."""
+"""Hint providers: CPUs and memory, which take part in topology alignment like devices do."""

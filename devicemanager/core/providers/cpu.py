@@ -1,4 +1,4 @@
-"""Exclusive CPUs, as the kubelet's CPU manager hands them out under its static policy."""
+"""Exclusive CPUs, allocated as by the static policy of the kubelet's CPU manager."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from devicemanager.core import bitset
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, effective_request
-from devicemanager.core.providers.provider import CPU, Held, hands_on, is_guaranteed
+from devicemanager.core.providers.provider import CPU, CpusAndMemory, is_guaranteed, makes_reusable
 from devicemanager.core.topology import (
     DeviceLayout,
     NumaTopology,
@@ -27,115 +27,123 @@ NOT_ENOUGH_CPUS = (
 
 @attrs.frozen
 class CpuProvider:
-    """CPUs by NUMA node, and which container has which for itself.
+    """CPUs by NUMA node, and the exclusive CPUs of each container.
 
-    Whole CPUs of Guaranteed pods are exclusive. Within the affinity, and then beyond it,
-    the lowest free ids are taken; cores and sockets are not looked at.
+    Whole CPUs of Guaranteed pods are exclusive. The lowest free ids within the affinity are
+    allocated first, then the lowest ids of other nodes.
     """
+
+    # The kubelet also prefers whole sockets and cores (``takeByTopologyNUMAPacked``). Sets of
+    # CPUs are only a means here to test the alignment of devices with CPUs.
 
     topology: NumaTopology
     per_node: Mapping[int, int]
-    """NUMA node id → the set of its CPUs, as an integer."""
+    """NUMA node id to the set of its CPUs, as an integer."""
     reserved: int = 0
-    """CPUs that are never handed out."""
+    """CPUs that are never allocated (``reservedSystemCPUs``)."""
     _assigned: Mapping[PodUid, Mapping[ContainerName, int]] = attrs.field(factory=dict)
     _reusable: Mapping[PodUid, int] = attrs.field(factory=dict)
-    """What a pod's ordinary init containers had and no later container has taken."""
+    """Pod to CPUs of its ordinary init containers that no later container uses."""
     _used: int = 0
-    """The union of all that is assigned: pods never share CPUs."""
+    """All CPUs that are assigned to any container."""
 
     @classmethod
     def of(
         cls, topology: NumaTopology, cpus: Mapping[int, Iterable[int]], reserved: Iterable[int] = ()
     ) -> CpuProvider:
-        """A provider of these CPU ids by NUMA node id."""
+        """Create a provider from CPU ids by NUMA node id."""
         per_node = {node: bitset.of(ids) for node, ids in cpus.items()}
         return cls(topology, per_node, bitset.of(reserved))
 
     @property
     def allocatable_cpus(self) -> int:
-        """The set of CPUs that can be handed out."""
+        """The set of CPUs that can be allocated exclusively."""
         return bitset.union(self.per_node.values()) & ~self.reserved
 
     @property
     def free_cpus(self) -> int:
-        """The set of CPUs that no container has exclusively."""
+        """The set of CPUs that can be allocated and are not in use."""
         return self.allocatable_cpus & ~self._used
 
     @property
     def shared_cpus(self) -> int:
-        """The set of CPUs that no container has exclusively, the reserved ones among them
+        """The set of CPUs that no container has exclusively, including reserved ones
         (``GetDefaultCPUSet``, cpumanager/state, v1.22)."""
         return bitset.union(self.per_node.values()) & ~self._used
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """``staticPolicy.GetTopologyHints`` (cpumanager/policy_static.go, v1.32)."""
+        """Return one container's hints (``staticPolicy.GetTopologyHints``,
+        cpumanager/policy_static.go, v1.32)."""
         request = exclusive_cpus(pod, container)
         if not request:
             return {}
-        held = self._assigned.get(pod.uid, {}).get(container.name, 0)
-        if held and held.bit_count() != request:
+        assigned = self._assigned.get(pod.uid, {}).get(container.name, 0)
+        # The request of an admitted container has changed: nothing fits, as in the kubelet.
+        if assigned and assigned.bit_count() != request:
             return {CPU: ()}
-        if held:
-            return {CPU: layout_hints(self._layout(), held, 0, request)}
+        if assigned:
+            return {CPU: layout_hints(self._layout(), assigned, 0, request)}
         reusable = self._reusable.get(pod.uid, 0)
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
-        """``staticPolicy.GetPodTopologyHints`` (cpumanager/policy_static.go, v1.32)."""
+        """Return the pod's hints (``staticPolicy.GetPodTopologyHints``,
+        cpumanager/policy_static.go, v1.32)."""
         request = effective_request(pod, lambda container: exclusive_cpus(pod, container))
         if not request:
             return {}
-        held = bitset.union(self._assigned.get(pod.uid, {}).values())
-        if held.bit_count() == request:
-            return {CPU: layout_hints(self._layout(), held, 0, request)}
-        reusable = held | self._reusable.get(pod.uid, 0)
+        assigned = bitset.union(self._assigned.get(pod.uid, {}).values())
+        if assigned.bit_count() == request:
+            return {CPU: layout_hints(self._layout(), assigned, 0, request)}
+        # The kubelet counts all CPUs of the pod as reusable here, unlike for one container.
+        reusable = assigned | self._reusable.get(pod.uid, 0)
         return {CPU: layout_hints(self._layout(), self.free_cpus, reusable, request)}
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """``staticPolicy.Allocate`` (cpumanager/policy_static.go, v1.32)."""
+        """Allocate to a container (``staticPolicy.Allocate``, cpumanager/policy_static.go,
+        v1.32)."""
         request = exclusive_cpus(pod, container)
-        held = self._assigned.get(pod.uid, {})
-        if not request or container.name in held:
+        assigned = self._assigned.get(pod.uid, {})
+        if not request or container.name in assigned:
             return self
         reusable = self._reusable.get(pod.uid, 0)
-        taken = self._choose(self.free_cpus | reusable, request, affinity)
-        pool = reusable | taken if hands_on(pod, container) else reusable & ~taken
+        chosen = self._choose(self.free_cpus | reusable, request, affinity)
+        pool = reusable | chosen if makes_reusable(pod, container) else reusable & ~chosen
         return attrs.evolve(
             self,
-            assigned={**self._assigned, pod.uid: {**held, container.name: taken}},
+            assigned={**self._assigned, pod.uid: {**assigned, container.name: chosen}},
             reusable={**self._reusable, pod.uid: pool},
-            used=self._used | taken,
+            used=self._used | chosen,
         )
 
     def release(self, pod_uid: PodUid) -> Self:
-        """Without what the pod had."""
+        """Return the provider without the pod's assignments."""
         if pod_uid not in self._assigned:
             return self
         return attrs.evolve(
             self,
-            assigned={uid: held for uid, held in self._assigned.items() if uid != pod_uid},
+            assigned={uid: cpus for uid, cpus in self._assigned.items() if uid != pod_uid},
             reusable={uid: pool for uid, pool in self._reusable.items() if uid != pod_uid},
             used=self._used & ~bitset.union(self._assigned[pod_uid].values()),
         )
 
-    def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
-        """The container's exclusive CPUs."""
-        return _as_held(self._assigned.get(pod_uid, {}).get(container, 0))
+    def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
+        """Return the container's exclusive CPUs."""
+        return _as_ids(self._assigned.get(pod_uid, {}).get(container, 0))
 
-    def pod_held(self, pod_uid: PodUid) -> Held:
-        """All exclusive CPUs of the pod."""
-        return _as_held(bitset.union(self._assigned.get(pod_uid, {}).values()))
+    def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
+        """Return all exclusive CPUs of the pod."""
+        return _as_ids(bitset.union(self._assigned.get(pod_uid, {}).values()))
 
-    def allocatable(self) -> Held:
-        """Every CPU that can be handed out."""
-        return _as_held(self.allocatable_cpus)
+    def allocatable(self) -> CpusAndMemory:
+        """Return all CPUs that can be allocated exclusively."""
+        return _as_ids(self.allocatable_cpus)
 
     def _layout(self) -> DeviceLayout:
         return DeviceLayout.of(self.topology, self.per_node)
 
     def _choose(self, allowed: int, request: int, affinity: int | None) -> int:
-        """``staticPolicy.allocateCPUs``: what is aligned first, then the rest."""
+        """Choose aligned CPUs first, then others (``staticPolicy.allocateCPUs``, v1.32)."""
         near = 0
         if affinity is not None:
             on_nodes = bitset.union(c for node, c in self.per_node.items() if affinity >> node & 1)
@@ -149,15 +157,13 @@ class CpuProvider:
 
 
 def exclusive_cpus(pod: Pod, container: Container) -> int:
-    """How many CPUs the container gets for itself: whole ones, in a Guaranteed pod only.
-
-    ``staticPolicy.guaranteedCPUs`` (cpumanager/policy_static.go, v1.32).
-    """
+    """Return the number of exclusive CPUs: a whole number, in a Guaranteed pod only
+    (``staticPolicy.guaranteedCPUs``, cpumanager/policy_static.go, v1.32)."""
     milli = container.requests.get(CPU, container.limits.get(CPU, 0))
     if milli % 1000 or not is_guaranteed(pod):
         return 0
     return milli // 1000
 
 
-def _as_held(cpus: int) -> Held:
-    return Held(cpu_ids=tuple(bitset.numbers(cpus)))
+def _as_ids(cpus: int) -> CpusAndMemory:
+    return CpusAndMemory(cpu_ids=tuple(bitset.numbers(cpus)))

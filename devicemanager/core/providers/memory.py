@@ -1,7 +1,7 @@
-"""Memory by NUMA node, as the kubelet's memory manager hands it out (policy Static).
+"""Memory by NUMA node, allocated as by policy Static of the kubelet's memory manager.
 
-Simpler than the original in one point: a node that takes part in an allocation over
-several nodes may still serve one of its own.
+One rule is left out: in the kubelet, a NUMA node that is part of an allocation over several
+nodes cannot serve an allocation of a single node.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from devicemanager.core.pods import Container, Pod, effective_request
 from devicemanager.core.providers.provider import (
     HUGEPAGES_PREFIX,
     MEMORY,
-    Held,
+    CpusAndMemory,
     MemoryBlock,
-    hands_on,
+    combined,
     is_guaranteed,
-    together,
+    makes_reusable,
 )
 from devicemanager.core.topology import Hint, Hints, NumaTopology, ProviderHints
 from devicemanager.core.topology.numa import masks_in_order, nodes_of
@@ -36,20 +36,23 @@ NO_NODES_TO_EXTEND = "[memorymanager] failed to find NUMA nodes to extend the cu
 (memorymanager/policy_static.go, v1.32)."""
 
 Amounts: TypeAlias = Mapping[tuple[str, int], int]
-"""(memory type, NUMA node id) → bytes."""
+"""Memory type and NUMA node id to bytes."""
 
 Wanted: TypeAlias = Mapping[str, int]
-"""Memory type → bytes."""
+"""Memory type to bytes."""
 
 
 @attrs.frozen
 class PodMemory:
-    """What one pod holds: blocks as shown, and where its bytes are taken from."""
+    """One pod's memory: blocks as reported, and the nodes from which the bytes come."""
+
+    # The two differ: a block over two nodes is reported with both, but its bytes are charged
+    # to the first node as far as that has room.
 
     blocks: Mapping[ContainerName, tuple[MemoryBlock, ...]] = attrs.field(factory=dict)
     charged: Amounts = attrs.field(factory=dict)
     reusable: Amounts = attrs.field(factory=dict)
-    """The part of ``charged`` that ordinary init containers had."""
+    """The part of ``charged`` that belongs to ordinary init containers."""
 
 
 NOTHING = PodMemory()
@@ -57,17 +60,17 @@ NOTHING = PodMemory()
 
 @attrs.frozen
 class MemoryProvider:
-    """Memory and hugepages by NUMA node, and which container has how much of them.
+    """Memory and hugepages by NUMA node, and the amounts allocated to each container.
 
-    ``capacity`` maps (type, node id) to bytes; types are ``memory`` and
-    ``hugepages-<size>``. Guaranteed pods only.
+    ``capacity`` maps type and node id to bytes; types are ``memory`` and
+    ``hugepages-<size>``. Only Guaranteed pods get memory from here.
     """
 
     topology: NumaTopology
     capacity: Amounts
     _pods: Mapping[PodUid, PodMemory] = attrs.field(factory=dict)
     _free: Amounts = attrs.field()
-    """Free bytes: ``capacity`` without what all pods are charged."""
+    """Free bytes: ``capacity`` minus the charges of all pods."""
 
     @_free.default
     def _all_of_it(self) -> Amounts:
@@ -77,79 +80,82 @@ class MemoryProvider:
     def of(
         cls, topology: NumaTopology, capacity: Mapping[str, Mapping[int, int]]
     ) -> MemoryProvider:
-        """A provider of these bytes by memory type and NUMA node id."""
+        """Create a provider from bytes by memory type and NUMA node id."""
         amounts = {
             (type_, node): size for type_, nodes in capacity.items() for node, size in nodes.items()
         }
         return cls(topology, amounts)
 
     def hints(self, pod: Pod, container: Container) -> ProviderHints:
-        """``staticPolicy.GetTopologyHints`` (memorymanager/policy_static.go, v1.32)."""
+        """Return one container's hints (``staticPolicy.GetTopologyHints``,
+        memorymanager/policy_static.go, v1.32)."""
         wanted = self._wanted(pod, container)
-        held = self._pods.get(pod.uid, NOTHING).blocks.get(container.name)
-        if held is not None:
-            return _hints_of_held(held, wanted)
+        blocks = self._pods.get(pod.uid, NOTHING).blocks.get(container.name)
+        if blocks is not None:
+            return _hints_of_blocks(blocks, wanted)
         return self._hints_where_free(pod.uid, wanted)
 
     def pod_hints(self, pod: Pod) -> ProviderHints:
-        """``staticPolicy.GetPodTopologyHints`` (memorymanager/policy_static.go, v1.32)."""
+        """Return the pod's hints (``staticPolicy.GetPodTopologyHints``,
+        memorymanager/policy_static.go, v1.32)."""
         wanted = self._pod_wanted(pod)
         if pod.uid in self._pods:
-            return self._hints_where_held(pod.uid, wanted)
+            return self._hints_where_allocated(pod.uid, wanted)
         return self._hints_where_free(pod.uid, wanted)
 
     def allocate(self, pod: Pod, container: Container, affinity: int | None) -> Self:
-        """``staticPolicy.Allocate`` (memorymanager/policy_static.go, v1.32)."""
+        """Allocate to a container (``staticPolicy.Allocate``, memorymanager/policy_static.go,
+        v1.32)."""
         wanted = self._wanted(pod, container)
         before = self._pods.get(pod.uid, NOTHING)
         if not wanted or container.name in before.blocks:
             return self
         mask = self._nodes_for(pod.uid, wanted, affinity)
-        after = self._charge(before, wanted, mask, keep=hands_on(pod, container))
+        after = self._charge(before, wanted, mask, keep=makes_reusable(pod, container))
         free = _without(_with(self._free, before.charged), after.charged)
         blocks = tuple(MemoryBlock(t, size, nodes_of(mask)) for t, size in sorted(wanted.items()))
         after = attrs.evolve(after, blocks={**before.blocks, container.name: blocks})
         return attrs.evolve(self, pods={**self._pods, pod.uid: after}, free=free)
 
     def release(self, pod_uid: PodUid) -> Self:
-        """Without what the pod had."""
+        """Return the provider without the pod's memory."""
         if pod_uid not in self._pods:
             return self
         return attrs.evolve(
             self,
-            pods={uid: held for uid, held in self._pods.items() if uid != pod_uid},
+            pods={uid: memory for uid, memory in self._pods.items() if uid != pod_uid},
             free=_with(self._free, self._pods[pod_uid].charged),
         )
 
-    def held(self, pod_uid: PodUid, container: ContainerName) -> Held:
-        """The container's memory blocks, one per type."""
-        return Held(memory=self._pods.get(pod_uid, NOTHING).blocks.get(container, ()))
+    def allocated(self, pod_uid: PodUid, container: ContainerName) -> CpusAndMemory:
+        """Return the container's memory blocks, one per type."""
+        return CpusAndMemory(memory=self._pods.get(pod_uid, NOTHING).blocks.get(container, ()))
 
-    def pod_held(self, pod_uid: PodUid) -> Held:
-        """One block per type: what the pod's containers take up together, on all their
-        nodes. What init containers hand on counts once."""
+    def pod_allocated(self, pod_uid: PodUid) -> CpusAndMemory:
+        """Return one block per type: the sum of all containers, on all their nodes. Memory
+        that a later container reuses counts once."""
         pod = self._pods.get(pod_uid, NOTHING)
         nodes: dict[str, set[int]] = {}
         for block in (block for blocks in pod.blocks.values() for block in blocks):
             nodes.setdefault(block.type, set()).update(block.nodes)
         sizes = {t: sum(n for (type_, _), n in pod.charged.items() if type_ == t) for t in nodes}
-        return Held(
+        return CpusAndMemory(
             memory=tuple(MemoryBlock(t, sizes[t], tuple(sorted(nodes[t]))) for t in sorted(nodes))
         )
 
-    def allocatable(self) -> Held:
-        """One block per type and node."""
-        return together(
-            Held(memory=(MemoryBlock(type_, size, (node,)),))
+    def allocatable(self) -> CpusAndMemory:
+        """Return one block per type and node."""
+        return combined(
+            CpusAndMemory(memory=(MemoryBlock(type_, size, (node,)),))
             for (type_, node), size in self.capacity.items()
         )
 
     def free(self) -> dict[tuple[str, int], int]:
-        """Free bytes, by type and node."""
+        """Return the free bytes by type and node."""
         return dict(self._free)
 
     def _wanted(self, pod: Pod, container: Container) -> dict[str, int]:
-        """The container's requests of types that are handed out here."""
+        """Return the container's requests for memory types."""
         if not is_guaranteed(pod):
             return {}
         requests = {**container.limits, **container.requests}
@@ -170,16 +176,17 @@ class MemoryProvider:
         return {type_: total(type_) for type_ in types}
 
     def _hints_where_free(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
-        """Of what fits nowhere there are no hints at all, so that it does not reject the
-        pod here: ``Allocate`` does, in words of its own (``calculateHints``)."""
+        """Return hints for the free memory; none at all if the request fits nowhere."""
+        # Without hints the topology manager admits, and ``Allocate`` rejects the pod with the
+        # memory manager's message (``calculateHints``, v1.32).
         fitting = self._fitting(pod_uid, wanted)
         return dict.fromkeys(wanted, fitting) if fitting else {}
 
-    def _hints_where_held(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
-        """For a pod that is admitted again: the nodes it is on, if it holds enough."""
-        held = self.pod_held(pod_uid).memory
-        mask = bitset.of(node for block in held for node in block.nodes)
-        sizes = {t: sum(block.size for block in held if block.type == t) for t in wanted}
+    def _hints_where_allocated(self, pod_uid: PodUid, wanted: Wanted) -> dict[str, Hints]:
+        """Return hints for a pod that is admitted again: its nodes if it has enough."""
+        blocks = self.pod_allocated(pod_uid).memory
+        mask = bitset.of(node for block in blocks for node in block.nodes)
+        sizes = {t: sum(block.size for block in blocks if block.type == t) for t in wanted}
         enough = all(sizes[type_] >= size for type_, size in wanted.items())
         return {type_: (Hint(mask, True),) if enough else () for type_ in wanted}
 
@@ -187,8 +194,9 @@ class MemoryProvider:
         return _with(self._free, self._pods.get(pod_uid, NOTHING).reusable)
 
     def _fitting(self, pod_uid: PodUid, wanted: Wanted) -> Hints:
-        """Sets of nodes on which everything wanted fits at once, preferred if they have
-        the size that would do were nothing in use (``calculateHints``)."""
+        """Return the sets of nodes on which all requests fit together (``calculateHints``,
+        v1.32). A set is preferred if it has the size of the smallest set that would fit if no
+        memory were in use."""
         masks = masks_in_order(self.topology.nodes)
         could = [mask for mask in masks if _fits(self.capacity, wanted, mask)]
         smallest = could[0].bit_count() if could else len(self.topology.nodes)
@@ -200,10 +208,12 @@ class MemoryProvider:
         )
 
     def _nodes_for(self, pod_uid: PodUid, wanted: Wanted, affinity: int | None) -> int:
-        """The affinity, or as few more nodes as it takes; without one, the best hint."""
+        """Return the affinity, extended by as few nodes as needed; without one, the best
+        hint."""
         available = self._available(pod_uid)
         if affinity is not None and _fits(available, wanted, affinity):
             return affinity
+        # Hints come smallest first, so the first superset adds the fewest nodes.
         for hint in self._fitting(pod_uid, wanted):
             mask = hint.mask or 0
             if affinity is None or mask & affinity == affinity:
@@ -211,17 +221,17 @@ class MemoryProvider:
         raise AllocationError(NO_NODES_WITH_ENOUGH if affinity is None else NO_NODES_TO_EXTEND)
 
     def _charge(self, pod: PodMemory, wanted: Wanted, mask: int, *, keep: bool) -> PodMemory:
-        """Take from what the pod may reuse, then from what is free, node by node."""
+        """Charge reusable memory of the pod first, then free memory, node by node."""
         free, charged, reusable = self.free(), dict(pod.charged), dict(pod.reusable)
         for type_, missing in wanted.items():
             for place in ((type_, node) for node in nodes_of(mask)):
                 if place not in free:
                     continue  # the node has nothing of this type
-                again = min(missing, reusable.get(place, 0))
-                fresh = min(missing - again, free[place])
-                missing -= again + fresh
-                charged[place] = charged.get(place, 0) + fresh
-                reusable[place] = reusable.get(place, 0) + (fresh if keep else -again)
+                reused = min(missing, reusable.get(place, 0))
+                added = min(missing - reused, free[place])
+                missing -= reused + added
+                charged[place] = charged.get(place, 0) + added
+                reusable[place] = reusable.get(place, 0) + (added if keep else -reused)
         return attrs.evolve(pod, charged=charged, reusable=reusable)
 
 
@@ -241,11 +251,9 @@ def _fits(amounts: Amounts, wanted: Wanted, mask: int) -> bool:
     )
 
 
-def _hints_of_held(blocks: tuple[MemoryBlock, ...], wanted: Wanted) -> dict[str, Hints]:
-    """Exactly the nodes of what is held; nothing fits if it is not what is wanted.
-
-    ``regenerateHints`` (memorymanager/policy_static.go, v1.32).
-    """
+def _hints_of_blocks(blocks: tuple[MemoryBlock, ...], wanted: Wanted) -> dict[str, Hints]:
+    """Return a hint for exactly the nodes of the blocks; none if the request has changed
+    (``regenerateHints``, memorymanager/policy_static.go, v1.32)."""
     if {block.type: block.size for block in blocks} != dict(wanted):
         return dict.fromkeys(wanted, ())
     return {block.type: (Hint(bitset.of(block.nodes), True),) for block in blocks}

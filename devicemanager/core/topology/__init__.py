@@ -1,9 +1,17 @@
-"""NUMA topology: hints of where a request fits, and how hints become one affinity.
+"""Topology manager: from NUMA hints to one affinity, and whether a policy admits it.
 
-What belongs here: the machine's NUMA nodes as a value, the hints of device resources,
-merging and the policies of the topology manager. What never does: devices' ids, the
-ledger, anything that happens over time. A set of NUMA nodes is an integer here, with
-bit ``n`` set for node ``n``, as in the kubelet's bitmask package.
+Theory of operation. Each resource that takes part in alignment gives *hints*: the sets of NUMA
+nodes on which its request fits (``hints``). The hints of all resources are *merged* into one
+set, the affinity (``merging``). A *policy* decides which hints are merged and whether the
+result is good enough to admit the pod (``policies``). ``numa`` is the machine: node ids and
+distances.
+
+All of it is pure arithmetic on sets. A set of NUMA nodes is an integer with bit ``n`` set for
+node ``n``, as in the kubelet's bitmask package; a set of devices is an integer over the
+numbering of a device list. Device ids, the ledger and time do not appear here.
+
+The kubelet's algorithms are exponential in the number of nodes and resources. Here the results
+are the same, and the cost is that of a few table operations over the subsets of the nodes.
 """
 
 from devicemanager.core.topology.hints import (

@@ -1,10 +1,28 @@
-"""Merging: from the hints of every resource to the one affinity they agree on.
+"""Merging: from the hints of all resources to one affinity."""
 
-The kubelet compares every combination of one hint per resource, which on eight nodes and
-three resources is sixteen million. Its order of preference is total, so the winner can
-be told from the set of reachable results alone, and that set comes from a transform over
-the subsets of the machine's nodes.
-"""
+# Theory of operation. A combination takes one hint of each resource; its result is the
+# intersection of their sets. The kubelet compares all combinations (``HintMerger.Merge``,
+# topologymanager/policy.go, v1.32): sixteen million for three resources on eight nodes.
+#
+# Its order of preference compares only results and whether they are preferred, and it is total.
+# The winner therefore follows from the set of *reachable* results, and that set can be computed
+# without enumerating combinations:
+#
+# * Preferred results (``preferred_masks``): since v1.24 all hints of the combination must be
+#   preferred and name the same set. That is the intersection of the resources' preferred hints.
+# * All results (``reachable_masks``): count, for each set S, the combinations whose hints all
+#   contain S. This is a product over the resources. Subtracting what larger sets contribute
+#   leaves the combinations whose intersection is exactly S (a Moebius transform over subsets).
+#
+# Three cases then give the affinity (``_merge``):
+#
+# 1. There is a preferred result: the fittest one.
+# 2. There are only other results: those with the size closest to what the neediest resource
+#    needs, not above it if possible, and the fittest of them.
+# 3. No result at all: all nodes, not preferred.
+#
+# "Fittest" means fewest nodes, then smallest average distance with the policy option
+# ``prefer-closest-numa-nodes``, then the lowest node ids.
 
 from __future__ import annotations
 
@@ -16,19 +34,19 @@ from devicemanager.core.topology.hints import MEMO_NODES, Hint, Hints
 from devicemanager.core.topology.numa import NumaTopology, dense_index, subset_steps
 
 ProviderHints: TypeAlias = Mapping[str, Hints | None]
-"""One provider's answer: resource → hints, ``None`` for no preference."""
+"""The hints of one provider: resource to hints, None for no preference."""
 
 NO_PREFERENCE: Hints = (Hint(None, True),)
 NOWHERE: Hints = (Hint(None, False),)
 
 
 def flatten_hints(providers: Sequence[ProviderHints]) -> tuple[Hints, ...]:
-    """The hints to combine: one list per resource of every provider.
+    """Return the hints to combine, one tuple per resource of any provider.
 
-    A resource without preference changes no combination, so it is left out; one that
-    fits nowhere counts as a single unpreferred hint. ``filterProvidersHints``
-    (topologymanager/policy.go, v1.32).
+    A resource that fits nowhere counts as one hint that is not preferred
+    (``filterProvidersHints``, topologymanager/policy.go, v1.32).
     """
+    # A resource without preference does not change any combination and is left out.
     return tuple(
         [
             hints or NOWHERE
@@ -40,10 +58,8 @@ def flatten_hints(providers: Sequence[ProviderHints]) -> tuple[Hints, ...]:
 
 
 def only_single_nodes(hints: Iterable[Hints]) -> tuple[Hints, ...]:
-    """Each list's preferred hints that name one node or none.
-
-    ``filterSingleNumaHints`` (topologymanager/policy_single_numa_node.go, v1.32).
-    """
+    """Return each resource's preferred hints with one node or without preference
+    (``filterSingleNumaHints``, topologymanager/policy_single_numa_node.go, v1.32)."""
     return tuple(
         tuple(
             hint
@@ -57,10 +73,10 @@ def only_single_nodes(hints: Iterable[Hints]) -> tuple[Hints, ...]:
 def merge_hints(
     topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: bool = False
 ) -> Hint:
-    """The best combination of one hint per resource; its mask is never ``None``.
+    """Return the best combination of one hint per resource; its mask is never None.
 
-    ``HintMerger.Merge`` (topologymanager/policy.go, v1.32). Nothing possible: all
-    nodes, not preferred. Remembered for machines of up to eight nodes.
+    Follows ``HintMerger.Merge`` (topologymanager/policy.go, v1.32). Results are cached for
+    machines with up to eight nodes.
     """
     merge = _merged if len(topology.nodes) <= MEMO_NODES else _merge
     return merge(topology, hints, prefer_closest)
@@ -80,10 +96,11 @@ def _merge(topology: NumaTopology, hints: tuple[Hints, ...], prefer_closest: boo
 
 
 def merge_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> Hint:
-    """The same up to v1.23 (``mergeFilteredHints``, topologymanager/policy.go, v1.23).
+    """Merge as kubelets up to v1.23 do (``mergeFilteredHints``, topologymanager/policy.go,
+    v1.23).
 
-    A combination is preferred if all of its hints are, whatever nodes each names. Among
-    equals the fewest nodes count.
+    A combination is preferred if all of its hints are, even if they name different nodes.
+    The result with the fewest nodes wins.
     """
     preferred = [tuple(hint for hint in one if hint.preferred) for one in hints]
     for each, is_preferred in ((preferred, True), (hints, False)):
@@ -94,14 +111,15 @@ def merge_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> Hint:
 
 
 def ranked_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]:
-    """Every reachable set, in the order in which ``merge_narrowest`` chooses."""
+    """Return all reachable sets in the order of preference of ``merge_narrowest``."""
     return sorted(reachable_masks(topology, hints), key=lambda mask: (mask.bit_count(), mask))
 
 
 def ranked_unpreferred(
     topology: NumaTopology, hints: Sequence[Hints], prefer_closest: bool
 ) -> list[int]:
-    """Every reachable set, in the order in which an unpreferred result is chosen."""
+    """Return all reachable sets in the order of preference of results that are not
+    preferred."""
     wanted = wanted_size(hints)
 
     def rank(mask: int) -> tuple[bool, int, float, int]:
@@ -115,10 +133,9 @@ _merged = lru_cache(maxsize=1024)(_merge)
 
 
 def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool) -> int:
-    """Of sets of nodes: fewest nodes, then the closest ones if asked for, then the lowest.
-
-    ``NUMAInfo.Narrowest`` and ``NUMAInfo.Closest`` (topologymanager/numa_info.go, v1.32).
-    """
+    """Return the set with the fewest nodes, then the smallest average distance if
+    ``prefer_closest``, then the lowest node ids (``NUMAInfo.Narrowest`` and
+    ``NUMAInfo.Closest``, topologymanager/numa_info.go, v1.32)."""
     size = min(mask.bit_count() for mask in masks)
     narrowest = [mask for mask in masks if mask.bit_count() == size]
     if prefer_closest:
@@ -127,10 +144,11 @@ def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool
 
 
 def preferred_masks(topology: NumaTopology, hints: Sequence[Hints]) -> set[int]:
-    """Results of the combinations that are preferred: the same set for every resource."""
+    """Return the results of preferred combinations: the sets that all resources prefer."""
     agreed: set[int | None] = {None}
     for one in hints:
         masks = {hint.mask for hint in one if hint.preferred}
+        # None, a hint without preference, agrees with any set.
         if None in agreed:
             agreed = masks if None not in masks else agreed | masks
         else:
@@ -141,12 +159,9 @@ def preferred_masks(topology: NumaTopology, hints: Sequence[Hints]) -> set[int]:
 
 
 def reachable_masks(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]:
-    """Every non-empty intersection of one hint per resource.
-
-    For each set S, count the combinations whose every member contains S: that is a
-    product over the resources. Taking out what larger sets contribute leaves the
-    combinations that meet in exactly S.
-    """
+    """Return every non-empty intersection of one hint per resource."""
+    # ``ways`` first counts, for each set, the combinations whose hints all contain it. The
+    # numbers are exact integers, so subtraction leaves 0 exactly where no combination meets.
     index = dense_index(topology.nodes)
     everything = topology.all_mask
     ways = [1] * len(index)
@@ -161,10 +176,8 @@ def reachable_masks(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]
 
 
 def wanted_size(hints: Iterable[Hints]) -> int:
-    """The size an unpreferred result should have: what the neediest resource needs.
-
-    ``maxOfMinAffinityCounts`` (topologymanager/policy.go, v1.32).
-    """
+    """Return the best size of a result that is not preferred: the largest of the resources'
+    narrowest hints (``maxOfMinAffinityCounts``, topologymanager/policy.go, v1.32)."""
     sizes = [
         min((mask.bit_count() for mask, _ in one if mask is not None), default=0) for one in hints
     ]
@@ -172,14 +185,13 @@ def wanted_size(hints: Iterable[Hints]) -> int:
 
 
 def _misfit(wanted: int, size: int) -> tuple[bool, int]:
-    """Sorts sizes: the wanted one, then smaller ones downwards, then larger ones upwards.
-
-    ``HintMerger.compare`` (topologymanager/policy.go, v1.32).
-    """
+    """Return a sort key for sizes: the wanted size, then smaller ones in descending order,
+    then larger ones in ascending order (``HintMerger.compare``, topologymanager/policy.go,
+    v1.32)."""
     return size > wanted, abs(size - wanted)
 
 
 def _add_supersets(table: list[int], sign: int) -> None:
-    """Add to (or with -1 take from) each set what its proper supersets hold, in place."""
+    """Add the values of its proper supersets to each set, in place; -1 undoes it."""
     for smaller, larger in subset_steps(len(table)):
         table[smaller] += sign * table[larger]

@@ -13,28 +13,28 @@ from devicemanager.core.errors import RequestError
 
 LOCAL_DISTANCE = 10
 REMOTE_DISTANCE = 20
-"""The firmware's defaults (ACPI SLIT) for a machine that reports no distances."""
+"""Defaults of the ACPI SLIT, for a machine that does not report distances."""
 
 MAX_NODE_ID = 63
-"""The kubelet's bitmask is 64 bits wide (``bitMask.Add``, v1.32)."""
+"""The kubelet's bitmask has 64 bits (``bitMask.Add``, v1.32)."""
 
 
 class NumaTopologyError(RequestError):
-    """The given NUMA nodes or distances describe no machine."""
+    """The given NUMA nodes or distances are not valid."""
 
 
 @attrs.frozen(cache_hash=True)
 class NumaTopology:
-    """NUMA node ids, sorted but not always contiguous, and their distances.
+    """The machine's NUMA node ids, sorted but not always contiguous, and their distances.
 
-    ``distances`` has a row and a column per node, both in the order of ``nodes``, as
-    the kernel prints them in ``/sys/devices/system/node/node*/distance``.
+    ``distances`` has one row and one column per node in the order of ``nodes``, as in
+    ``/sys/devices/system/node/node*/distance``.
     """
 
     nodes: tuple[int, ...]
     distances: tuple[tuple[int, ...], ...]
     has_distances: bool = attrs.field(default=True, kw_only=True, eq=False)
-    """Whether the distances are known; else they are the firmware's defaults."""
+    """True if the distances are known; otherwise they are the firmware's defaults."""
 
     @classmethod
     def of(
@@ -42,54 +42,55 @@ class NumaTopology:
         nodes: Iterable[int],
         distances: Mapping[int, Sequence[int]] | Sequence[Sequence[int]] | None = None,
     ) -> NumaTopology:
-        """A topology of these node ids.
+        """Create a topology with these node ids.
 
-        ``distances`` is a row per node: by node id, or in the order ``nodes`` are given.
-        The columns of a row follow the sorted ids. Without distances a node is 10 from
-        itself and 20 from any other.
+        ``distances`` has one row per node, by node id or in the order of ``nodes``. The columns
+        of a row follow the sorted ids. Without distances, a node has distance 10 to itself
+        and 20 to any other.
         """
         given = tuple(nodes)
         ordered = tuple(sorted(given))
         _check_nodes(ordered)
         if distances is None:
             return cls(ordered, _default_distances(ordered), has_distances=False)
+        # Rows without node ids follow the order in which the caller gave the nodes, so they
+        # must be matched before the nodes are sorted.
         if not isinstance(distances, Mapping):
             if len(distances) != len(given):
                 raise NumaTopologyError(
                     f"{len(distances)} rows of NUMA distances for {len(given)} nodes: "
-                    f"give one row per node"
+                    f"use one row per node"
                 )
             distances = dict(zip(given, distances, strict=True))
         return cls(ordered, _checked_rows(ordered, distances))
 
     @classmethod
     def up_to(cls, node: int) -> NumaTopology:
-        """A topology of the nodes from 0 to ``node``, all equally far from each other."""
+        """Create a topology of the nodes from 0 to ``node``, all at the same distance."""
         return cls.equidistant(range(node + 1))
 
     @classmethod
     def equidistant(cls, nodes: Iterable[int]) -> NumaTopology:
-        """A topology whose distances are known: 10 from a node to itself, 20 to any other."""
+        """Create a topology with known distances: 10 to the same node, 20 to any other."""
         ordered = tuple(sorted(nodes))
         _check_nodes(ordered)
         return cls(ordered, _default_distances(ordered))
 
     all_mask: int = attrs.field(init=False, eq=False, repr=False)
-    """Every node of the machine."""
+    """The set of all nodes of the machine."""
 
     @all_mask.default
     def _all_mask(self) -> int:
         return bitset.of(self.nodes)
 
     def distance(self, one: int, other: int) -> int:
-        """The distance between two nodes of this machine, by id."""
+        """Return the distance between two nodes, given by id."""
         return self.distances[self.nodes.index(one)][self.nodes.index(other)]
 
     def average_distance(self, mask: int) -> float:
-        """Mean over all ordered pairs of the mask's nodes, a node with itself included.
-
-        ``NUMADistances.CalculateAverageFor`` (topologymanager/numa_info.go, v1.32).
-        """
+        """Return the mean distance of all ordered pairs of a set's nodes, including each node
+        with itself (``NUMADistances.CalculateAverageFor``, topologymanager/numa_info.go,
+        v1.32)."""
         places = [place for place, node in enumerate(self.nodes) if mask >> node & 1]
         if not places:
             return 0.0
@@ -98,16 +99,14 @@ class NumaTopology:
 
 
 def nodes_of(mask: int) -> tuple[int, ...]:
-    """The node ids in a set, ascending."""
+    """Return the node ids of a set in ascending order."""
     return tuple(bitset.numbers(mask))
 
 
 @lru_cache(maxsize=64)
 def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
-    """Every non-empty set of nodes: smallest first, then in index order.
-
-    ``bitmask.IterateBitMasks`` (topologymanager/bitmask, v1.32).
-    """
+    """Return all non-empty sets of nodes, smallest first, then in index order
+    (``bitmask.IterateBitMasks``, topologymanager/bitmask, v1.32)."""
     return tuple(
         bitset.of(chosen)
         for size in range(1, len(nodes) + 1)
@@ -117,9 +116,9 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
-    """Each set of nodes, the empty one too → the same set over places 0, 1, 2, ...
+    """Map each set of nodes, including the empty one, to the same set over places 0, 1, 2, ...
 
-    Transforms over all subsets need tables without holes; node ids may have some.
+    Transforms over all subsets need tables without gaps, but node ids can have gaps.
     """
     index = {0: 0}
     for place, node in enumerate(nodes):
@@ -129,10 +128,11 @@ def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
 
 @lru_cache(maxsize=64)
 def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
-    """Pairs (set, same set with one place more) over tables of ``size`` dense sets.
+    """Return pairs of a set and the same set with one more place, over ``size`` dense sets.
 
-    Adding along the pairs, in this order, sums a table over all subsets; adding against
-    them, over all supersets; subtracting undoes either (fast zeta and Moebius transforms).
+    Adding along the pairs in this order sums a table over all subsets. Adding in the other
+    direction sums over all supersets. Subtracting undoes either (fast zeta and Moebius
+    transforms).
     """
     places = [1 << place for place in range(size.bit_length() - 1)]
     return tuple(
@@ -142,13 +142,13 @@ def subset_steps(size: int) -> tuple[tuple[int, int], ...]:
 
 def _check_nodes(ordered: tuple[int, ...]) -> None:
     if not ordered:
-        raise NumaTopologyError("no NUMA nodes: a machine has at least one")
+        raise NumaTopologyError("no NUMA nodes: use at least one")
     if ordered[0] < 0 or ordered[-1] > MAX_NODE_ID:
-        odd = ordered[0] if ordered[0] < 0 else ordered[-1]
-        raise NumaTopologyError(f"NUMA node id {odd} is outside 0 to {MAX_NODE_ID}")
+        invalid = ordered[0] if ordered[0] < 0 else ordered[-1]
+        raise NumaTopologyError(f"invalid NUMA node id {invalid}: use 0 to {MAX_NODE_ID}")
     for one, other in pairwise(ordered):
         if one == other:
-            raise NumaTopologyError(f"NUMA node {one} is listed twice")
+            raise NumaTopologyError(f"duplicate NUMA node {one}")
 
 
 def _default_distances(ordered: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
@@ -165,12 +165,13 @@ def _checked_rows(
     for node in ordered:
         row = distances.get(node)
         if row is None:
-            raise NumaTopologyError(f"NUMA node {node} has no row of distances")
+            raise NumaTopologyError(f"NUMA node {node} has no distances: use one row per node")
         if len(row) != len(ordered):
             raise NumaTopologyError(
-                f"NUMA node {node} has {len(row)} distances for {len(ordered)} nodes"
+                f"NUMA node {node} has {len(row)} distances for {len(ordered)} nodes: "
+                f"use one distance per node"
             )
         if any(distance < 0 for distance in row):
-            raise NumaTopologyError(f"NUMA node {node} has a negative distance")
+            raise NumaTopologyError(f"NUMA node {node} has a negative distance: use 0 or more")
         rows.append(tuple(row))
     return tuple(rows)

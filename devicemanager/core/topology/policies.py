@@ -1,4 +1,7 @@
-"""Topology manager settings, checked as the kubelet checks them, and the policies."""
+"""Topology manager policies, and the validation of their settings.
+
+Texts of ``TopologyConfigError`` and ``KubeletPanic`` are the kubelet's, exactly.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,11 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class TopologyConfigError(RequestError):
-    """Settings the kubelet would not start with; the text is the kubelet's own."""
+    """Settings with which the kubelet would not start; the message is the kubelet's."""
 
 
 class PolicyName(StrEnum):
-    """``--topology-manager-policy``."""
+    """``topologyManagerPolicy`` of the kubelet configuration."""
 
     NONE = "none"
     BEST_EFFORT = "best-effort"
@@ -48,7 +51,8 @@ class PolicyName(StrEnum):
 
 
 class ScopeName(StrEnum):
-    """``--topology-manager-scope``: what is aligned as a whole."""
+    """``topologyManagerScope`` of the kubelet configuration: what is aligned to one set of
+    nodes."""
 
     CONTAINER = "container"
     POD = "pod"
@@ -56,10 +60,10 @@ class ScopeName(StrEnum):
 
 @attrs.frozen
 class PolicyOptions:
-    """``--topology-manager-policy-options``.
+    """``topologyManagerPolicyOptions`` of the kubelet configuration.
 
-    ``prefer_closest``: among sets of one size take the closest nodes; off by default.
-    ``max_numa_nodes``: more nodes than this are rejected; 8 by default, never less.
+    ``prefer_closest``: among sets of the same size, use the closest nodes. Default: False.
+    ``max_numa_nodes``: machines with more nodes are rejected. Default and minimum: 8.
     """
 
     prefer_closest: bool = False
@@ -68,19 +72,19 @@ class PolicyOptions:
 
 @attrs.frozen(eq=False, repr=False)
 class OptionRules:
-    """Which policy options there are, and how their rejection is worded."""
+    """The policy options of a kubelet version, and the messages for unavailable ones."""
 
     levels: Mapping[str, str] = attrs.field(
         factory=lambda: {PREFER_CLOSEST_NUMA_NODES: "stable", MAX_ALLOWABLE_NUMA_NODES: "beta"}
     )
-    """By name, ``alpha``, ``beta`` or ``stable``."""
+    """Option to ``alpha``, ``beta`` or ``stable``."""
     enabled: frozenset[str] = frozenset({"beta", "stable"})
-    """The levels that may be used (``TopologyManagerPolicyAlphaOptions`` and ``...Beta...``)."""
+    """Levels that are enabled (``TopologyManagerPolicyAlphaOptions`` and ``...Beta...``)."""
     is_capital: bool = False
-    """Whether the rejection of a level begins with a capital (up to v1.32)."""
+    """True if the message about a level starts with a capital letter (up to v1.32)."""
 
     def check(self, name: str) -> None:
-        """Raise TopologyConfigError for an option that there is not, or not yet
+        """Raise TopologyConfigError for an unknown or disabled option
         (``CheckPolicyOptionAvailable``, topologymanager/policy_options.go, v1.32)."""
         level = self.levels.get(name)
         if level is None:
@@ -97,43 +101,41 @@ class OptionRules:
 
 @attrs.frozen(eq=False, repr=False)
 class TopologyPolicy:
-    """A checked configuration: how hints become an affinity, and whether that admits."""
+    """A validated configuration: merges hints to an affinity and decides on admission."""
 
     topology: NumaTopology
     name: PolicyName = PolicyName.NONE
     scope: ScopeName = ScopeName.CONTAINER
     options: PolicyOptions = attrs.field(factory=PolicyOptions)
     narrowest: bool = False
-    """Whether hints are merged as up to v1.23."""
+    """True if hints are merged as by kubelets up to v1.23."""
     panics: bool = False
-    """Whether distances are looked up by a node's id in rows by place (Q28)."""
+    """True if distances are indexed by node id instead of position (Q28)."""
 
     @property
     def asks_for_hints(self) -> bool:
-        """False under ``none``: no provider is asked, everything is admitted without affinity."""
+        """False for policy ``none``, which admits all pods without affinity."""
         return self.name is not PolicyName.NONE
 
-    def lacks(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Those of these node ids that the machine does not have; negative ones are none."""
+    def missing_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """Return the node ids that the machine does not have; negative ids are ignored."""
         return tuple(sorted({node for node in nodes if node >= 0}.difference(self.topology.nodes)))
 
-    def with_room_for(self, nodes: Iterable[int]) -> TopologyPolicy:
-        """The same policy for a machine that has these nodes, too, and all before them.
+    def extended_to(self, nodes: Iterable[int]) -> TopologyPolicy:
+        """Return the policy for a machine that also has these nodes and all below them.
 
-        Nodes stay out with which the kubelet would not start: more than its bitmask has
-        room for or, unless the policy is ``none``, more than its options allow.
+        Nodes with which the kubelet would not start are not added: those that do not fit
+        into its bitmask and, unless the policy is ``none``, more than its options allow.
         """
         most = self.options.max_numa_nodes if self.asks_for_hints else MAX_NODE_ID + 1
-        fitting = [node for node in self.lacks(nodes) if node < min(most, MAX_NODE_ID + 1)]
+        fitting = [node for node in self.missing_nodes(nodes) if node < min(most, MAX_NODE_ID + 1)]
         if not fitting:
             return self
         return attrs.evolve(self, topology=NumaTopology.up_to(fitting[-1]))
 
     def merge(self, provider_hints: Sequence[ProviderHints]) -> tuple[Hint, bool]:
-        """The affinity agreed on, and whether the policy admits it.
-
-        ``Policy.Merge`` of each policy (topologymanager/policy_*.go, v1.32).
-        """
+        """Return the merged affinity, and True if the policy admits it (``Policy.Merge``,
+        topologymanager/policy_*.go, v1.32)."""
         if self.name is PolicyName.NONE:
             return Hint(None, True), True
         hints = flatten_hints(provider_hints)
@@ -141,14 +143,19 @@ class TopologyPolicy:
             best = self._merge(hints)
             return best, self.name is PolicyName.BEST_EFFORT or best.preferred
         single = only_single_nodes(hints)
+        # Distances are not used: all remaining hints have at most one node.
         best = self._merge(single) if self.narrowest else merge_hints(self.topology, single)
+        # The kubelet's default affinity is all nodes; under this policy it means none.
         if best.mask == self.topology.all_mask:
             best = Hint(None, best.preferred)
         return best, best.preferred
 
-    def _look_up(self, hints: tuple[Hints, ...]) -> None:
-        """Raise KubeletPanic where two sets of one size are compared by their distances, and
-        one has a node whose id is beyond a row's end (``CalculateAverageFor``, v1.32)."""
+    def _check_distances(self, hints: tuple[Hints, ...]) -> None:
+        """Raise KubeletPanic if the kubelet would index a row of distances out of range.
+
+        It happens when two sets of one size are compared by distance and one has a node whose
+        id is not below the number of nodes (``CalculateAverageFor``, v1.32).
+        """
         nodes = len(self.topology.nodes)
         masks = reachable_masks(self.topology, hints)
         sizes = Counter(mask.bit_count() for mask in masks)
@@ -166,7 +173,7 @@ class TopologyPolicy:
         if self.narrowest:
             return merge_narrowest(self.topology, hints)
         if self.panics and self.options.prefer_closest:
-            self._look_up(hints)
+            self._check_distances(hints)
         return merge_hints(self.topology, hints, self.options.prefer_closest)
 
 
@@ -177,16 +184,17 @@ def configure(
     options: Mapping[str, str] | None = None,
     rules: OptionRules | None = None,
 ) -> TopologyPolicy:
-    """Check the settings in the kubelet's order; ``TopologyConfigError`` has its texts.
+    """Validate settings in the kubelet's order and return the policy (``NewManager``,
+    topologymanager/topology_manager.go, v1.32).
 
-    Under ``none`` neither options nor scope are looked at. ``NewManager``
-    (topologymanager/topology_manager.go, v1.32).
+    Raises TopologyConfigError. Policy ``none`` ignores options and scope.
     """
     if policy == PolicyName.NONE:
         return TopologyPolicy(topology)
+    # The order of these checks decides which of several errors is reported.
     parsed = parse_policy_options(options or {}, rules)
     if parsed.prefer_closest and not topology.has_distances:
-        # NewNUMAInfo, topologymanager/numa_info.go, v1.32
+        # NewNUMAInfo (topologymanager/numa_info.go, v1.32)
         raise TopologyConfigError(
             "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
         )
@@ -201,8 +209,8 @@ def configure(
 
 
 def check_scope(scope: str) -> None:
-    """Raise TopologyConfigError for a scope that there is not. The kubelet does so whatever
-    the policy (``ValidateKubeletConfiguration``, pkg/kubelet/apis/config/validation, v1.32)."""
+    """Raise TopologyConfigError for an unknown scope. The kubelet does so for every policy
+    (``ValidateKubeletConfiguration``, pkg/kubelet/apis/config/validation, v1.32)."""
     if scope not in set(ScopeName):
         raise TopologyConfigError(f'unknown scope: "{scope}"')
 
@@ -210,10 +218,8 @@ def check_scope(scope: str) -> None:
 def parse_policy_options(
     options: Mapping[str, str], rules: OptionRules | None = None
 ) -> PolicyOptions:
-    """Options by name, checked in order of their names.
-
-    ``NewPolicyOptions`` (topologymanager/policy_options.go, v1.32); its order is random.
-    """
+    """Parse options (``NewPolicyOptions``, topologymanager/policy_options.go, v1.32)."""
+    # Sorted, where the kubelet reports any one of several errors.
     parsed = PolicyOptions()
     rules = rules or OptionRules()
     for name in sorted(options):

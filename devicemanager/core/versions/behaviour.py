@@ -1,4 +1,4 @@
-"""What a kubelet of one version does, wherever versions differ."""
+"""The behaviour of one kubelet version, wherever versions differ."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import attrs
 
 from devicemanager.core.versions.gates import resolve_gates
 from devicemanager.core.versions.steps import value_at
-from devicemanager.core.versions.table import STEPS
-from devicemanager.core.versions.values import HealthCheck, Level, MergeRule, StartRemoves
+from devicemanager.core.versions.table import STEPS, HealthCheck, Level, MergeRule, StartRemoves
 from devicemanager.core.versions.version import KubeletVersion
 
 __all__ = ["STEPS", "Behaviour", "HealthCheck", "Level", "StartRemoves", "resolve"]
@@ -18,135 +17,144 @@ __all__ = ["STEPS", "Behaviour", "HealthCheck", "Level", "StartRemoves", "resolv
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Behaviour:
-    """Resolved once, when the settings are made; nobody else compares versions."""
+    """The behaviour of one version with its feature gates.
+
+    docs/kubelet-versions.md shows the docstrings of the fields.
+    """
 
     version: KubeletVersion
     gates: Mapping[str, bool]
     start_removes: StartRemoves
-    """What a start removes from the plugin directory."""
+    """What the kubelet removes from the plugin directory at start."""
     deprecation_file: bool
-    """Whether a start leaves an empty file ``DEPRECATION`` in the plugin directory."""
+    """True if the kubelet creates an empty file ``DEPRECATION`` in the plugin directory at
+    start."""
     register_waits: bool
-    """Whether Register is answered when the plugin was dialed and asked for its options, and
-    not as soon as version and name are right."""
+    """True if Register returns only after the plugin was dialed and has returned its options;
+    otherwise it returns once version and name are valid."""
     options_of_request: bool
-    """Whether a plugin that registers has the options of its request, and is not asked."""
+    """True if the options in the Register request count, and GetDevicePluginOptions is not
+    called."""
     watcher_dial_failed: str
-    """How a plugin that the watcher found is told that it could not be dialed."""
+    """The error that a plugin found by the plugin watcher receives if it cannot be dialed."""
     listen_failed: str
-    """Why the kubelet does not start if it cannot listen for registrations."""
+    """The error with which the kubelet exits if it cannot listen for registrations."""
     watcher_retries: bool
-    """Whether the watcher tries a plugin again that it could not connect to or tell so."""
+    """True if the plugin watcher retries a plugin to which it could not connect, or that it
+    could not notify."""
     unknown_init_requests: bool
-    """Whether an init container is rejected that asks for an extended resource which the node
-    does not know; without a plugin, an app container runs without it."""
+    """True if an init container that requests an unknown extended resource is rejected. An app
+    container with such a request runs without the resource."""
     several_plugins: bool
-    """Whether several plugins serve a resource at a time, and another takes over when the
-    newest leaves; if not, the newest replaces the others."""
+    """True if several plugins can serve a resource, and another one takes over when the newest
+    disconnects; otherwise the newest replaces the others."""
     admission_checks_health: bool
-    """Whether a container that has its devices is admitted again only if its plugin is there
-    and they are healthy."""
+    """True if a container that has devices is admitted again only while its plugin is
+    registered and the devices are healthy."""
     running_survive_restart: bool
-    """Whether containers that run stay when the kubelet restarts and their plugin is away."""
+    """True if running containers continue when the kubelet restarts and their plugin has not
+    re-registered."""
     empty_allocate_reply: str
-    """How the rejection ends for a reply to Allocate that names no container."""
+    """The end of the rejection message for an AllocateResponse without container responses."""
     backed_fit: bool
-    """Whether an extended resource that a resource claim provides need not fit the node's."""
+    """True if the node check skips an extended resource that a resource claim provides."""
     backed_skip_plugins: bool
-    """Whether no plugin is asked for it either."""
+    """True if no plugin is called for an extended resource that a resource claim provides."""
     sidecars: bool
-    """Whether there are restartable init containers; if not, they are ordinary ones."""
+    """True if restartable init containers are supported; otherwise they are ordinary init
+    containers."""
     sidecars_keep: bool
-    """Whether restartable init containers keep their devices, and do not hand them on."""
+    """True if later containers cannot reuse the devices of restartable init containers."""
     topology_options: Mapping[str, Level]
-    """The topology manager's policy options that there are."""
+    """The topology manager's policy options."""
     topology_options_gates: tuple[str, ...]
-    """The gates that a rejection of all options names."""
+    """The feature gates that all policy options require."""
     capital_option_levels: bool
-    """Whether the rejection of an option's level begins ``Topology Manager Policy``."""
+    """True if the message about a disabled option starts with ``Topology Manager Policy``."""
     pod_level_rejection: bool
-    """Whether a pod with ``spec.resources`` that cannot be aligned is told so in words of its
-    own."""
+    """True if the topology manager rejects a pod with ``spec.resources`` with a separate
+    message."""
     merge_rule: MergeRule
-    """Which combination of hints the topology manager takes: preferred is one whose hints all
-    are (``narrowest``), and besides name the same nodes (``balanced``)."""
+    """How the topology manager merges hints. A result is preferred if all of its hints are
+    preferred (``narrowest``) and also name the same nodes (``balanced``)."""
     empty_topology_aligns: bool
-    """Whether a resource of which a device has a topology without nodes is aligned, so that
-    it fits nowhere if no other device has a node."""
+    """True if a device with an empty topology makes its resource take part in alignment; the
+    resource fits nowhere unless another device has a NUMA node."""
     hints_over_device_nodes: bool
-    """Whether hints are made of the NUMA nodes only that have devices of the resource."""
+    """True if hints contain only NUMA nodes that have devices of the resource."""
     uses_cdi: bool
-    """Whether the CDI devices of a plugin's answer are used; if not, they are an unknown field."""
+    """True if CDI devices in a plugin's response are used; otherwise they are an unknown
+    field."""
     annotates_cdi: bool
-    """Whether they are told to the runtime as an annotation besides."""
+    """True if CDI devices are also passed to the container runtime as annotations."""
     reads_v1: bool
-    """Whether a checkpoint of 1.19 or older is read; if not, it is a corrupt file."""
+    """True if a checkpoint of 1.19 or older can be read; otherwise it counts as corrupt."""
     no_topology_node: int
-    """The NUMA node under which the checkpoint has a device without topology; PodResources
-    tells of the nodes that are not negative."""
+    """The NUMA node under which the checkpoint stores devices without topology; PodResources
+    shows it unless it is negative."""
     has_get_allocatable: bool
-    """Whether PodResources has GetAllocatableResources."""
+    """True if PodResources has GetAllocatableResources."""
     get_allocatable_enabled: bool
-    """Whether GetAllocatableResources answers."""
+    """True if GetAllocatableResources is enabled."""
     get_allocatable_disabled: str
-    """What GetAllocatableResources answers while its gate is off."""
+    """The error that GetAllocatableResources returns while it is disabled."""
     allocatable_unhealthy: bool
-    """Whether GetAllocatableResources counts unhealthy devices, too."""
+    """True if GetAllocatableResources includes unhealthy devices."""
     has_get: bool
-    """Whether PodResources has Get."""
+    """True if PodResources has Get."""
     get_enabled: bool
-    """Whether Get answers."""
+    """True if Get is enabled."""
     list_inactive: bool
-    """Whether v1 List tells of rejected and finished pods."""
+    """True if v1 List includes rejected and finished pods."""
     get_inactive: bool
-    """Whether Get answers for rejected and finished pods."""
+    """True if Get returns rejected and finished pods."""
     lists_sidecars: bool
-    """Whether v1 PodResources tells of restartable init containers."""
+    """True if v1 PodResources includes restartable init containers."""
     reports_memory: bool
-    """Whether v1 PodResources has the field ``memory``."""
+    """True if v1 PodResources has the field ``memory``."""
     shared_cpu_ids: bool
-    """Whether PodResources tells of a container without CPUs of its own those that are
-    shared."""
+    """True if PodResources returns the shared CPUs for a container without exclusive CPUs."""
     one_entry_per_device: bool
-    """Whether v1 List has an entry for each device, and not one for all on a node."""
+    """True if v1 List has one entry per device; otherwise one for all devices of a NUMA
+    node."""
     reports_dynamic_resources: bool
-    """Whether ``dynamic_resources`` is filled in."""
+    """True if ``dynamic_resources`` is set."""
     reports_claim_devices: bool
-    """Whether a claim's resource has the fields ``driver_name``, ``pool_name`` and
+    """True if a claim's resource has the fields ``driver_name``, ``pool_name`` and
     ``device_name``."""
     reports_share_id: bool
-    """Whether a claim's resource has the field ``share_id``."""
+    """True if a claim's resource has the field ``share_id``."""
     reports_pod_level: bool
-    """Whether a pod's own ``cpu_ids`` and ``memory`` are filled in."""
+    """True if ``cpu_ids`` and ``memory`` of the pod are set."""
     podresources_metrics: tuple[str, ...]
-    """The calls of PodResources that have metrics of their own
+    """The PodResources calls with separate metrics
     (``kubelet_pod_resources_endpoint_requests_<call>`` and ``..._errors_<call>``)."""
     counts_allocatable_twice: bool
-    """Whether GetAllocatableResources counts twice in
+    """True if GetAllocatableResources counts twice in
     ``kubelet_pod_resources_endpoint_requests_total``."""
     rate_limited: bool
-    """Whether PodResources rejects more than 100 requests a second."""
+    """True if PodResources rejects more than 100 requests per second."""
     reports_resource_health: bool
-    """Whether a container's status has ``allocatedResourcesStatus``."""
+    """True if a container's status has ``allocatedResourcesStatus``."""
     health_check: HealthCheck
     """The check ``device-plugin`` of ``/healthz``."""
     admission_metrics: tuple[str, ...]
-    """The metrics of admissions that there are, besides those of plugins."""
+    """The metrics of admissions, in addition to those of plugins."""
     scrape_errors: tuple[str, ...]
-    """How ``/metrics/resource`` tells that it could not be read."""
+    """The metrics with which ``/metrics/resource`` reports a failed scrape."""
 
 
 def resolve(version: KubeletVersion, chosen: Mapping[str, bool] | None = None) -> Behaviour:
-    """What a kubelet of that version does with these feature gates.
+    """Return the behaviour of a version with the chosen feature gates.
 
-    Raises VersionError for a gate that the version does not have or has locked.
+    Raises VersionError for a gate that the version does not have, or has locked.
     """
     return _with_gates(version, chosen) if chosen else _by_default(version)
 
 
 @lru_cache(maxsize=32)
 def _by_default(version: KubeletVersion) -> Behaviour:
-    # A suite makes settings for each test, nearly all of one version.
+    # Cached: a test suite creates settings for each test, nearly all with one version.
     return _with_gates(version, {})
 
 

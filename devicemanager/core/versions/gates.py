@@ -1,4 +1,4 @@
-"""The kubelet's feature gates that this device manager looks at, and their defaults."""
+"""The kubelet's feature gates that affect devices, and their defaults by version."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["GATES", "GateStep", "Stage", "resolve_gates"]
 
 
 class GateStep(NamedTuple):
-    """From ``since`` (a minor) on: the default, and whether it may be changed."""
+    """State of a feature gate from the minor version ``since`` on."""
 
     since: int
     default: bool
     stage: str
     locked: bool = False
     unsure: bool = False
-    """Whether no source settles it."""
+    """True if no source confirms it."""
 
 
 Stage = tuple[GateStep, ...]
@@ -31,6 +31,9 @@ def _steps(
     return tuple(GateStep(*step) for step in steps)
 
 
+# Only gates that change something here. Their defaults matter for two reasons: users rarely set
+# gates, and a gate that does not exist in a version, or is locked there, must be rejected like in
+# the kubelet, which does not start then.
 GATES: Mapping[str, Stage] = {
     "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA")),
     "DevicePluginCDIDevices": _steps(
@@ -66,20 +69,20 @@ GATES: Mapping[str, Stage] = {
         (26, False, "alpha"), (28, True, "beta"), (32, True, "GA"), (36, True, "GA", True)
     ),
 }
-"""By name, with ascending steps; before the first there is no such gate (``gone``: what it
-guarded is there for good)."""
+"""Gate to its steps, ascending. The gate does not exist before the first step. ``gone`` means
+that the gate was removed and its feature is always on."""
 
 
 def step_at(name: str, version: KubeletVersion) -> GateStep | None:
-    """The gate as that version has it; None before it came."""
+    """Return the gate's state in a version; None if the version does not have it yet."""
     found = [step for step in GATES[name] if step.since <= version.minor]
     return found[-1] if found else None
 
 
 def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Every gate's state in that version; what the version does not have yet is off.
+    """Return the state of every gate; gates that the version does not have yet are off.
 
-    Raises VersionError for a gate that the version lacks, or that it has locked.
+    Raises VersionError for a chosen gate that the version does not have, or has locked.
     """
     for name in chosen:
         _check(name, version, chosen[name])
@@ -92,20 +95,19 @@ def resolve_gates(version: KubeletVersion, chosen: Mapping[str, bool]) -> Mappin
 
 def _check(name: str, version: KubeletVersion, wanted: object) -> None:
     if not isinstance(wanted, bool):
-        raise VersionError(f"feature gate {name} is True or False, not {wanted!r}")
+        raise VersionError(f"invalid feature gate {name}={wanted!r}: use True or False")
     step = step_at(name, version) if name in GATES else None
     if step is None or step.stage == _GONE:
-        there = [gate for gate in GATES if _is_open(gate, version)]
+        existing = [gate for gate in GATES if _exists(gate, version)]
         raise VersionError(
-            f"kubelet {version} has no feature gate {name!r} that matters here: "
-            f"choose from {', '.join(there)}"
+            f"unknown feature gate {name!r} for kubelet {version}: use one of {', '.join(existing)}"
         )
     if step.locked and wanted is not step.default:
         state = "on" if step.default else "off"
         raise VersionError(f"feature gate {name} is locked {state} in kubelet {version}")
 
 
-def _is_open(name: str, version: KubeletVersion) -> bool:
+def _exists(name: str, version: KubeletVersion) -> bool:
     step = step_at(name, version)
     return step is not None and step.stage != _GONE
 

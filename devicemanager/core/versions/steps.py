@@ -1,4 +1,4 @@
-"""A value that changes with the version: from when on it is which."""
+"""Values that change with the version, and the versions from which they apply."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ __all__ = ["Step", "Steps", "since", "step_at", "value_at"]
 
 
 class Step(NamedTuple):
-    """From a version on, the value of a behaviour."""
+    """The value of a behaviour from a version on."""
 
     since: tuple[KubeletVersion, ...]
-    """The first version, after the patches of older minors that have it as well."""
+    """Patch releases of older minors to which it was backported, then the first version."""
     value: Any
-    row: str = ""
-    """Where the evidence is: the pull request, or how it was seen."""
+    evidence: str = ""
+    """The pull request, the version whose source was read, or how it was observed."""
     gate: str = ""
-    """The value is this gate's state, and ``value`` is not looked at."""
+    """If set, the value is this gate's state, and ``value`` is ignored."""
     unsure: bool = False
-    """Whether the version is not known for sure."""
+    """True if the version is not confirmed."""
 
-    def holds_at(self, version: KubeletVersion) -> bool:
+    def applies_to(self, version: KubeletVersion) -> bool:
+        """True if the version or one before it has the step."""
+        # A backport applies to later patches of its minor only: 1.25.10 says nothing about
+        # 1.26.0, which may be older.
         *backports, first = self.since
         if version >= KubeletVersion(first.minor, first.patch or 0):
             return True
@@ -31,23 +34,23 @@ class Step(NamedTuple):
 
 
 Steps = tuple[Step, ...]
-"""Ascending; the first holds from 1.20 on."""
+"""Steps in ascending order; the first applies from 1.20 on."""
 
 
 def since(
-    *versions: str, value: Any = True, row: str = "", gate: str = "", unsure: bool = False
+    *versions: str, value: Any = True, evidence: str = "", gate: str = "", unsure: bool = False
 ) -> Step:
-    """A step that begins with the last of these versions, and is in the patches before it."""
-    return Step(tuple(map(KubeletVersion.parse, versions)), value, row, gate, unsure)
+    """Return a step that starts with the last of the versions; the others are backports."""
+    return Step(tuple(map(KubeletVersion.parse, versions)), value, evidence, gate, unsure)
 
 
 def step_at(steps: Steps, version: KubeletVersion) -> Step:
-    """The step that counts for a version."""
-    return [step for step in steps if step.holds_at(version)][-1]
+    """Return the step that applies to a version."""
+    return [step for step in steps if step.applies_to(version)][-1]
 
 
 def value_at(steps: Steps, version: KubeletVersion, gates: Mapping[str, bool]) -> Any:
-    """What holds for a version with its gates in this state."""
+    """Return the value for a version with the given states of its gates."""
     step = step_at(steps, version)
     if not step.gate:
         return step.value

@@ -1,13 +1,47 @@
-"""What differs between kubelets, version by version: the only place where that stands."""
+"""The table of version differences: field of ``Behaviour`` to its values by version."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 from devicemanager.core.versions.steps import Steps, since
-from devicemanager.core.versions.values import HealthCheck, Level, MergeRule, StartRemoves
 
-__all__ = ["STEPS"]
+__all__ = ["STEPS", "HealthCheck", "Level", "MergeRule", "StartRemoves"]
+
+
+class Level(StrEnum):
+    """Stability of a topology manager policy option; alpha and beta have a feature gate."""
+
+    ALPHA = "alpha"
+    BETA = "beta"
+    STABLE = "stable"
+
+
+class StartRemoves(StrEnum):
+    """What the kubelet removes from the plugin directory at start."""
+
+    ALL_BUT_DIRECTORIES = "everything but directories and the checkpoint"
+    SOCKETS = "sockets"
+
+
+class MergeRule(StrEnum):
+    """How the topology manager chooses among combinations of hints."""
+
+    NARROWEST = "narrowest"
+    """A result is preferred if all of its hints are; the fewest nodes win."""
+    BALANCED = "balanced"
+    """A result is preferred if, in addition, all hints name the same nodes. Otherwise the
+    number of nodes that the neediest resource needs wins."""
+
+
+class HealthCheck(StrEnum):
+    """The check ``device-plugin`` of ``/healthz``."""
+
+    NONE = "none"
+    STRICT = "fails until the registration server has started, and after it has failed"
+    LENIENT = "fails after the registration server has failed, with the cause"
+
 
 _CLOSEST, _MAX = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 _GET_ALLOCATABLE = "KubeletPodResourcesGetAllocatable"
@@ -20,22 +54,34 @@ _REJECTIONS = "kubelet_admission_rejections_total"
 _ALIGNED = "kubelet_container_aligned_compute_resources_count"
 _NOT_ALIGNED = "kubelet_container_aligned_compute_resources_failure_count"
 
+# How to read it: a field has its first value from 1.20, the oldest supported version, until the
+# next step. A step with several versions was also released as a patch of older minors, whose
+# later patches have it while earlier ones do not. A step with a gate follows the state of that
+# feature gate instead of a fixed value. ``unsure`` marks a boundary that lies between two
+# versions whose source was read.
+#
+# To add a difference: add a field with a docstring to ``Behaviour``, its steps here, and read
+# the field where the behaviour differs. Do not compare versions there: patches of several minors
+# can share a behaviour, so a comparison is nearly always wrong.
+
 STEPS: Mapping[str, Steps] = {
+    # The plugin directory and the Registration service. Most of it changed with k/k#109016 in
+    # v1.25: from then on Register waits until the plugin was dialed.
     "start_removes": (
         since("1.20", value=StartRemoves.ALL_BUT_DIRECTORIES),
-        since("1.33", value=StartRemoves.SOCKETS, row="read in 1.33.2; 1.33.0", unsure=True),
+        since("1.33", value=StartRemoves.SOCKETS, evidence="source of 1.33.2; 1.33.0", unsure=True),
     ),
     "deprecation_file": (
         since("1.20"),
-        since("1.25", value=False, row="k/k#109016"),
+        since("1.25", value=False, evidence="k/k#109016"),
     ),
     "register_waits": (
         since("1.20", value=False),
-        since("1.25", row="k/k#109016"),
+        since("1.25", evidence="k/k#109016"),
     ),
     "options_of_request": (
         since("1.20"),
-        since("1.25", value=False, row="k/k#109016"),
+        since("1.25", value=False, evidence="k/k#109016"),
     ),
     "watcher_dial_failed": (
         since(
@@ -43,7 +89,7 @@ STEPS: Mapping[str, Steps] = {
             value="failed to dial device plugin with socketPath {socket}: "
             "failed to dial device plugin: {error}",
         ),
-        since("1.25", value="failed to dial device plugin: {error}", row="k/k#109016"),
+        since("1.25", value="failed to dial device plugin: {error}", evidence="k/k#109016"),
     ),
     "listen_failed": (
         since(
@@ -51,55 +97,70 @@ STEPS: Mapping[str, Steps] = {
             value="failed to listen to socket while starting device plugin registry, "
             "with error {error}",
         ),
-        since("1.21", value="{error}", row="read"),
+        since("1.21", value="{error}", evidence="source"),
     ),
     "watcher_retries": (
         since("1.20", value=False),
-        since("1.36", row="k/k#133335"),
+        since("1.36", evidence="k/k#133335"),
     ),
     "unknown_init_requests": (
         since("1.20"),
-        since("1.31", value=False, row="seen in 1.30.14, not in 1.31.14"),
+        since("1.31", value=False, evidence="seen in 1.30.14, not in 1.31.14"),
     ),
     "several_plugins": (
         since("1.20", value=False),
-        since("1.37", row="k/k#135437"),
+        since("1.37", evidence="k/k#135437"),
     ),
+    # Admission. Since k/k#116376 allocated devices must be healthy. The first releases with it
+    # also rejected running containers after each kubelet restart, until k/k#119432 made an
+    # exception for them.
     "admission_checks_health": (
         since("1.20", value=False),
-        since("1.25.10", "1.26.5", "1.27.2", "1.28", row="k/k#116376"),
+        since("1.25.10", "1.26.5", "1.27.2", "1.28", evidence="k/k#116376"),
     ),
     "running_survive_restart": (
         since("1.20"),
-        since("1.25.10", "1.26.5", "1.27.2", value=False, row="k/k#116376"),
-        since("1.25.14", "1.26.9", "1.27.6", "1.28", row="k/k#119432; the patches", unsure=True),
+        since("1.25.10", "1.26.5", "1.27.2", value=False, evidence="k/k#116376"),
+        since(
+            "1.25.14",
+            "1.26.9",
+            "1.27.6",
+            "1.28",
+            evidence="k/k#119432; patch releases",
+            unsure=True,
+        ),
     ),
+    # The text comes from the protobuf library: gogo printed the message's fields, and the
+    # library that replaced it in v1.34 prints nothing for an empty message.
     "empty_allocate_reply": (
         since(
             "1.20", value="&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}"
         ),
-        since("1.34", value="", row="k/k#133028"),
+        since("1.34", value="", evidence="k/k#133028"),
     ),
+    # Extended resources provided by dynamic resource allocation (KEP-5004).
     "backed_fit": (
         since("1.20", value=False),
-        since("1.34", gate="DRAExtendedResource", row="read in 1.34"),
+        since("1.34", gate="DRAExtendedResource", evidence="source of 1.34"),
     ),
     "backed_skip_plugins": (
         since("1.20", value=False),
-        since("1.35", gate="DRAExtendedResource", row="read in 1.35"),
+        since("1.35", gate="DRAExtendedResource", evidence="source of 1.35"),
     ),
     "sidecars": (since("1.20", gate="SidecarContainers"),),
     "sidecars_keep": (
         since("1.20", value=False),
-        since("1.29", row="read in 1.29.0"),
+        since("1.29", evidence="source of 1.29.0"),
     ),
+    # The topology manager. The options' levels matter because alpha and beta options need a
+    # feature gate, and because error messages name the level.
     "topology_options": (
         since("1.20", value={}),
-        since("1.26", value={_CLOSEST: Level.ALPHA}, row="k/k#112914"),
+        since("1.26", value={_CLOSEST: Level.ALPHA}, evidence="k/k#112914"),
         since("1.28", value={_CLOSEST: Level.BETA}),
-        since("1.31", value={_CLOSEST: Level.BETA, _MAX: Level.BETA}, row="k/k#124148"),
+        since("1.31", value={_CLOSEST: Level.BETA, _MAX: Level.BETA}, evidence="k/k#124148"),
         since("1.32", value={_CLOSEST: Level.STABLE, _MAX: Level.BETA}),
-        since("1.35", value={_CLOSEST: Level.STABLE, _MAX: Level.STABLE}, row="k/k#134614"),
+        since("1.35", value={_CLOSEST: Level.STABLE, _MAX: Level.STABLE}, evidence="k/k#134614"),
     ),
     "topology_options_gates": (
         since("1.20", value=("TopologyManager", "TopologyManagerPolicyOptions")),
@@ -107,42 +168,47 @@ STEPS: Mapping[str, Steps] = {
     ),
     "capital_option_levels": (
         since("1.20"),
-        since("1.33", value=False, row="seen in 1.34.4"),
+        since("1.33", value=False, evidence="seen in 1.34.4"),
     ),
     "pod_level_rejection": (
         since("1.20", value=False),
-        since("1.36", gate="PodLevelResourceManagers", row="read in 1.36"),
+        since("1.36", gate="PodLevelResourceManagers", evidence="source of 1.36"),
     ),
     "merge_rule": (
         since("1.20", value=MergeRule.NARROWEST),
-        since("1.24", value=MergeRule.BALANCED, row="k/k#108052, k/k#108154"),
+        since("1.24", value=MergeRule.BALANCED, evidence="k/k#108052, k/k#108154"),
     ),
     "empty_topology_aligns": (
         since("1.20"),
-        since("1.26", value=False, row="read in 1.26.1; 1.26.0", unsure=True),
+        since("1.26", value=False, evidence="source of 1.26.1; 1.26.0", unsure=True),
     ),
     "hints_over_device_nodes": (
         since("1.20", value=False),
-        since("1.36", row="k/k#138244, seen in 1.36.3"),
+        since("1.36", evidence="k/k#138244, seen in 1.36.3"),
     ),
+    # The response to Allocate. CDI devices were first passed to the runtime as annotations,
+    # because not all runtimes supported the CRI field yet.
     "uses_cdi": (since("1.20", gate="DevicePluginCDIDevices"),),
     "annotates_cdi": (
         since("1.20", value=False),
-        since("1.28", gate="DevicePluginCDIDevices", row="k/k#118254"),
-        since("1.32", value=False, row="k/k#126435"),
+        since("1.28", gate="DevicePluginCDIDevices", evidence="k/k#118254"),
+        since("1.32", value=False, evidence="k/k#126435"),
     ),
+    # The checkpoint. v1 is the format without NUMA nodes.
     "reads_v1": (
         since("1.20", value=False),
-        since("1.22", row="not in 1.21.4"),
-        since("1.31", value=False, row="k/k#123398"),
+        since("1.22", evidence="not in 1.21.4"),
+        since("1.31", value=False, evidence="k/k#123398"),
     ),
     "no_topology_node": (
         since("1.20", value=0),
-        since("1.23", value=-1, row="read in 1.23.1"),
+        since("1.23", value=-1, evidence="source of 1.23.1"),
     ),
+    # PodResources. A kubelet that does not know a field leaves it out, and a method that it
+    # does not have is UNIMPLEMENTED, which differs from a method whose gate is off.
     "has_get_allocatable": (
         since("1.20", value=False),
-        since("1.21", row="k/k#95734"),
+        since("1.21", evidence="k/k#95734"),
     ),
     "get_allocatable_enabled": (since("1.20", gate=_GET_ALLOCATABLE),),
     "get_allocatable_disabled": (
@@ -151,82 +217,87 @@ STEPS: Mapping[str, Steps] = {
     ),
     "allocatable_unhealthy": (
         since("1.20"),
-        since("1.23", value=False, row="read in 1.23.1; 1.23.0", unsure=True),
+        since("1.23", value=False, evidence="source of 1.23.1; 1.23.0", unsure=True),
     ),
     "has_get": (
         since("1.20", value=False),
-        since("1.27", row="k/k#115847"),
+        since("1.27", evidence="k/k#115847"),
     ),
     "get_enabled": (since("1.20", gate=_GET),),
     "list_inactive": (
         since("1.20"),
-        since("1.34", gate="!KubeletPodResourcesListUseActivePods", row="k/k#132028"),
+        since("1.34", gate="!KubeletPodResourcesListUseActivePods", evidence="k/k#132028"),
     ),
     "get_inactive": (
         since("1.20"),
-        since("1.34.7", "1.35.4", "1.36", value=False, row="read in 1.34.7 and 1.35.4"),
+        since("1.34.7", "1.35.4", "1.36", value=False, evidence="source of 1.34.7 and 1.35.4"),
     ),
     "lists_sidecars": (
         since("1.20", value=False),
-        since("1.30", row="k/k#120718"),
+        since("1.30", evidence="k/k#120718"),
     ),
     "reports_memory": (
         since("1.20", value=False),
-        since("1.22", row="the wire"),
+        since("1.22", evidence="API definition"),
     ),
     "shared_cpu_ids": (
         since("1.20"),
-        since("1.23", value=False, row="k/k#97415"),
+        since("1.23", value=False, evidence="k/k#97415"),
     ),
     "one_entry_per_device": (
         since("1.20", value=False),
-        since("1.21", row="read"),
+        since("1.21", evidence="source"),
     ),
     "reports_dynamic_resources": (
         since("1.20", gate="KubeletPodResourcesDynamicResources & DynamicResourceAllocation"),
     ),
     "reports_claim_devices": (
         since("1.20", value=False),
-        since("1.31", row="the wire"),
+        since("1.31", evidence="API definition"),
     ),
     "reports_share_id": (
         since("1.20", value=False),
-        since("1.35", row="the wire"),
+        since("1.35", evidence="API definition"),
     ),
     "reports_pod_level": (
         since("1.20", value=False),
-        since("1.37", gate="PodLevelResourceManagers", row="k/k#138738"),
+        since("1.37", gate="PodLevelResourceManagers", evidence="k/k#138738"),
     ),
     "podresources_metrics": (
         since("1.20", value=()),
-        since("1.21", value=("list", "get_allocatable"), row="by use"),
-        since("1.27", value=("list", "get_allocatable", "get"), row="k/k#115847"),
+        since("1.21", value=("list", "get_allocatable"), evidence="observed"),
+        since("1.27", value=("list", "get_allocatable", "get"), evidence="k/k#115847"),
     ),
     "counts_allocatable_twice": (
         since("1.20", value=False),
-        since("1.21", row="read"),
-        since("1.27", value=False, row="read"),
+        since("1.21", evidence="source"),
+        since("1.27", value=False, evidence="source"),
     ),
     "rate_limited": (
         since("1.20", value=False),
-        since("1.27", row="read in 1.27.1"),
+        since("1.27", evidence="source of 1.27.1"),
     ),
+    # Status, health checks and metrics.
     "reports_resource_health": (since("1.20", gate="ResourceHealthStatus"),),
     "health_check": (
         since("1.20", value=HealthCheck.NONE),
-        since("1.32", value=HealthCheck.STRICT, row="k/k#128432"),
-        since("1.32.11", "1.33.7", "1.34.3", "1.35", value=HealthCheck.LENIENT, row="k/k#135153"),
+        since("1.32", value=HealthCheck.STRICT, evidence="k/k#128432"),
+        since(
+            "1.32.11", "1.33.7", "1.34.3", "1.35", value=HealthCheck.LENIENT, evidence="k/k#135153"
+        ),
     ),
     "admission_metrics": (
         since("1.20", value=()),
-        since("1.27", value=_TOPOLOGY, row="read"),
-        since("1.32", value=(*_TOPOLOGY, _REJECTIONS, _ALIGNED), row="read"),
-        since("1.33", value=(*_TOPOLOGY, _REJECTIONS, _ALIGNED, _NOT_ALIGNED), row="read"),
+        since("1.27", value=_TOPOLOGY, evidence="source"),
+        since("1.32", value=(*_TOPOLOGY, _REJECTIONS, _ALIGNED), evidence="source"),
+        since("1.33", value=(*_TOPOLOGY, _REJECTIONS, _ALIGNED, _NOT_ALIGNED), evidence="source"),
     ),
     "scrape_errors": (
         since("1.20", value=("scrape_error",)),
-        since("1.29", value=("scrape_error", "resource_scrape_error"), row="read", unsure=True),
-        since("1.30", value=("resource_scrape_error",), row="read", unsure=True),
+        since(
+            "1.29", value=("scrape_error", "resource_scrape_error"), evidence="source", unsure=True
+        ),
+        since("1.30", value=("resource_scrape_error",), evidence="source", unsure=True),
     ),
 }
-"""By field of ``Behaviour``, ascending."""
+"""Field of ``Behaviour`` to its steps."""

@@ -1,4 +1,4 @@
-"""Kubelet versions: ``1.28`` is the newest patch of its minor, ``1.28.2`` one patch."""
+"""Kubelet versions: ``1.28`` is the newest patch release of 1.28, ``1.28.2`` that release."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ __all__ = [
 ]
 
 _FORM = re.compile(r"v?1\.(\d{1,3})(?:\.(\d{1,4}))?")
+# "1.28" means its newest patch, so it must sort after every patch that exists.
 _NEWEST_PATCH = 10_000
 
 
 class VersionError(ValueError):
-    """A version, a feature gate or a quirk that there is not; one line that names the choices."""
+    """An unknown version, feature gate or quirk; the message lists the valid ones."""
 
 
 @total_ordering
 @attrs.frozen(order=False)
 class KubeletVersion:
-    """``1.minor.patch``; without a patch the newest of the minor."""
+    """``1.minor.patch``; without a patch, the newest patch release of the minor."""
 
     minor: int
     patch: int | None = None
 
     @classmethod
     def parse(cls, text: object) -> KubeletVersion:
-        """A version from its text. Raises VersionError if it is none that is known."""
+        """Parse a version. Raises VersionError for an invalid or unknown one."""
         found = _FORM.fullmatch(text) if isinstance(text, str) else None
         if found is None:
-            raise VersionError(
-                f"kubelet version {text!r} is no version: write it as '1.{VERIFIED}' or '1.28.2'"
-            )
+            raise VersionError(f"invalid kubelet version {text!r}: use '1.{VERIFIED}' or '1.28.2'")
         minor, patch = int(found[1]), found[2]
         if not OLDEST <= minor <= NEWEST_KNOWN:
             raise VersionError(
-                f"kubelet version {text!r} is not known: 1.{OLDEST} to 1.{NEWEST_KNOWN} are"
+                f"unknown kubelet version {text!r}: use 1.{OLDEST} to 1.{NEWEST_KNOWN}"
             )
         return cls(minor, None if patch is None else int(patch))
 
@@ -61,9 +60,11 @@ class KubeletVersion:
 
 OLDEST = 20
 VERIFIED = 36
-"""The newest minor whose device manager was run beside ours."""
+"""The newest minor that was compared with the real device manager."""
 NEWEST = 37
-"""The newest stable minor; described, not proved."""
+"""The newest stable minor; implemented from its source, not compared."""
 NEWEST_KNOWN = 38
+"""The newest minor that can be selected; a preview."""
 ANCHORS = ("1.24", "1.28", "1.32", "1.36", "1.37")
-"""Versions between which lies nearly everything that a plugin can notice."""
+"""Versions to test a plugin with: together they cover nearly all differences that a plugin can
+observe."""

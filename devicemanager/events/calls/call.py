@@ -69,6 +69,7 @@ class Call:
 
         Bytes that cannot be decoded are ``{"undecodable": "<base64>"}``.
         """
+        # Imported here, as below: decoding loads the protobuf messages.
         from devicemanager.events.calls.rendering import request_data
 
         return request_data(self.rpc, self.request_bytes)

@@ -18,7 +18,7 @@ SCHEMA = "devicemanager.call/v1"
 
 
 class CallsFile:
-    """Writer of all later calls to a file, on a thread of its own; a context manager.
+    """Writer of all later calls to a file, on a separate thread; a context manager.
 
     Callers never wait for the file. ``close`` returns when every recorded call is written. If
     the log drops calls before the thread reads them, one line says how many are missing.
@@ -32,6 +32,7 @@ class CallsFile:
         self._file = path.open("w", encoding="utf-8")
         self._calls = calls
         self._failed = failed
+        # Before the subscription: a call in between is written, because the thread reads from here.
         self._last = calls.latest
         self._closing = False
         self._changed = threading.Event()
@@ -54,6 +55,8 @@ class CallsFile:
 
     def _lines(self) -> Iterator[str]:
         for call in self._calls.later(self._last):
+            # The log can drop calls faster than the thread writes them; the file must not hide
+            # that.
             missing = call.number - self._last - 1
             if missing:
                 yield _line({"number": call.number - 1, "dropped": missing})

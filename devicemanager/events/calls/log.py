@@ -54,6 +54,7 @@ class _Stored:
         self.calls.append(call)
         self.size += _size(call)
         while len(self.calls) > self.keep or self.size > self.keep_bytes:
+            # A call that is larger than the limit is dropped at once, too.
             self.size -= _size(self.calls.popleft())
             self.dropped += 1
 
@@ -91,6 +92,7 @@ class CallLog(CallQueries):
     def begun(self, call: CallInProgress) -> None:
         """Register a call that begins; ``add`` ends it."""
         with self._lock:
+            # By identity: two concurrent calls can be equal.
             self._in_progress[id(call)] = call
 
     def add(
@@ -108,7 +110,10 @@ class CallLog(CallQueries):
         with self._lock:
             if is_over:
                 self._in_progress.pop(id(call), None)
+            # Numbered under the lock, so that numbers follow the order in the log.
             self._latest += 1
+            # Its place among the events is their latest number now: waits follow events and calls
+            # in one order.
             ended = Call(
                 self._latest,
                 call.time if part is None else self._events.now(),

@@ -215,6 +215,7 @@ class CallQueries(ABC):
         self.assert_called(resource, since=since, times=0, **criteria)
 
     def _later(self, since: Mark | int) -> list[Call]:
+        # A number is convenient in the control API; a mark also works for events.
         number = since.call if isinstance(since, Mark) else since
         return [call for call in self.all() if call.number > number]
 
@@ -229,6 +230,7 @@ class CallQueries(ABC):
         if found:
             lines += _list("found:", found)
         elif calls:
+            # Reversed: of equally close calls the latest is the most useful.
             closest = min(reversed(calls), key=wanted.distance)
             lines += ["the closest:", f"  {closest}"]
             lines += [f"    {difference}" for difference in wanted.differences(closest)]

@@ -1,4 +1,4 @@
-"""Where NUMA nodes come from: this machine's sysfs, a file, or node ids on a flag."""
+"""Read NUMA nodes from this machine's sysfs, from a file, or from node ids on a flag."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ _KEYS = ("nodes", "distances", "cpus", "memory")
 
 
 class NumaError(RequestError):
-    """NUMA settings that cannot be used; the text is one line and says where."""
+    """Invalid NUMA settings; the text is one line and names the place."""
 
     def __init__(self, text: str) -> None:
+        # The text can quote a file; line ends would break the one-line form.
         super().__init__(" ".join(text.split()))
 
 
 @attrs.frozen
 class NumaMachine:
-    """NUMA nodes, and what CPUs and memory they have, as far as that was given."""
+    """NUMA nodes, with their CPUs and memory if these were given."""
 
     topology: NumaTopology
     cpus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
@@ -43,36 +44,38 @@ class NumaMachine:
     """Bytes by memory type (``memory``, ``hugepages-<size>``) and NUMA node id."""
 
     def cpu_provider(self) -> CpuProvider | None:
-        """A provider of exclusive CPUs, if CPUs were given."""
+        """Return a provider of exclusive CPUs, if CPUs were given."""
         return CpuProvider.of(self.topology, self.cpus) if self.cpus else None
 
     def memory_provider(self) -> MemoryProvider | None:
-        """A provider of memory, if memory was given."""
+        """Return a provider of memory, if memory was given."""
         return MemoryProvider.of(self.topology, self.memory) if self.memory else None
 
 
 def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
-    """Read what ``--numa`` names: ``host``, node ids such as ``0,1`` or ``0-3``, or a file.
+    """Read the value of ``--numa``: ``host``, node ids such as ``0,1`` or ``0-3``, or a file.
 
     ``host`` reads the sysfs under ``root``.
     """
     if text == HOST:
         return from_host(root)
+    # Before the file: a file named 0-3 would be surprising.
     if re.fullmatch(r"[0-9,\-\s]*", text):
         return from_ids(text)
+    # lexists: of a dangling link the error should name the link.
     if not os.path.lexists(text):
-        nodes = f"`{HOST}` or NUMA nodes such as 0,1 or 0-3"
-        raise NumaError(f"--numa: there is no file {text!r}, and it is not {nodes} either")
+        forms = f"`{HOST}`, NUMA nodes such as 0,1 or 0-3, or an existing file"
+        raise NumaError(f"invalid --numa {text!r}: use {forms}")
     return from_file(Path(text))
 
 
 def from_ids(text: str) -> NumaMachine:
-    """Nodes by id with default distances; no CPUs and no memory."""
+    """Return nodes with these ids and default distances, without CPUs and memory."""
     return NumaMachine(_topology("--numa", id_list("--numa", text)))
 
 
 def from_host(root: Path = Path("/")) -> NumaMachine:
-    """The online nodes of the machine whose file system starts at ``root``.
+    """Return the online nodes of the machine whose file system starts at ``root``.
 
     A kernel without NUMA support has one node, 0.
     """
@@ -90,22 +93,22 @@ def from_host(root: Path = Path("/")) -> NumaMachine:
 
 
 def from_file(path: Path) -> NumaMachine:
-    """A JSON or YAML file with ``nodes`` and maybe ``distances``, ``cpus``, ``memory``.
+    """Read a JSON or YAML file with ``nodes`` and, optionally, other keys.
 
-    ``distances`` is a row per node (a list, or a mapping by node id). ``cpus`` maps a
-    node id to a list of CPU ids or a text such as ``0-3,8``. ``memory`` maps a type to
-    a mapping of node id to a quantity such as ``4Gi``.
+    ``distances`` has a row per node (a list, or a mapping by node id). ``cpus`` maps a node id
+    to a list of CPU ids or to a text such as ``0-3,8``. ``memory`` maps a type to a mapping of
+    node id to a quantity such as ``4Gi``.
     """
     return from_content(path, _load(path))
 
 
 def from_content(path: object, content: object) -> NumaMachine:
-    """Like ``from_file``, for content that is read already; ``path`` names it in errors."""
+    """Return the machine of contents that are already loaded; errors name ``path``."""
     if not isinstance(content, Mapping) or not content:
         raise NumaError(f"{path}: expected a mapping with `nodes`")
     unknown = sorted(str(key) for key in content if key not in _KEYS)
     if unknown:
-        raise NumaError(f"{path}: unknown key `{unknown[0]}`: choose from {', '.join(_KEYS)}")
+        raise NumaError(f"{path}: unknown key `{unknown[0]}`: use one of {', '.join(_KEYS)}")
     where = f"{path}: nodes"
     nodes = _ids(where, content.get("nodes"))
     topology = _topology(path, nodes, _rows(path, content.get("distances")))
@@ -149,25 +152,26 @@ def _topology(where: object, nodes: list[int], distances: Any = None) -> NumaTop
 
 
 def id_list(where: object, text: str) -> list[int]:
-    """Ids from the kernel's list format: ``0-3,8``; empty is none."""
+    """Parse the kernel's list format: ``0-3,8``; an empty text is an empty list."""
     ids: list[int] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise NumaError(f"{where}: `{part}` is neither a number nor a range such as 0-3")
+            raise NumaError(f"{where}: invalid `{part}`: expected a number or a range such as 0-3")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise NumaError(f"{where}: `{part}` is no range from a lower to a higher number")
+            raise NumaError(f"{where}: invalid range `{part}`: put the lower number first")
+        # Checked before the range is expanded: 0-999999999 must not use up the memory.
         if last - first >= _MAX_LISTED:
-            raise NumaError(f"{where}: `{part}` are more than {_MAX_LISTED} numbers")
+            raise NumaError(f"{where}: range `{part}` too long: limit {_MAX_LISTED} numbers")
         ids.extend(range(first, last + 1))
         if len(ids) > 2 * _MAX_LISTED:
-            raise NumaError(f"{where}: it lists more than {2 * _MAX_LISTED} numbers")
+            raise NumaError(f"{where}: list too long: limit {2 * _MAX_LISTED} numbers")
     return ids
 
 
 def _ids(where: str, value: object) -> list[int]:
-    """Ids as a list of numbers or in the kernel's list format."""
+    """Parse ids: a list of numbers, or the kernel's list format."""
     if isinstance(value, str):
         return id_list(where, value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -178,8 +182,9 @@ def _ids(where: str, value: object) -> list[int]:
 
 
 def _id(where: str, value: object) -> int:
+    # YAML reads ``yes`` as True, and a bool is an int to isinstance.
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise NumaError(f"{where}: `{value}` is not a number from 0 up")
+        raise NumaError(f"{where}: invalid `{value}`: expected a number from 0")
     return value
 
 
@@ -187,7 +192,7 @@ def _numbers(where: object, text: str) -> list[int]:
     try:
         return [int(part) for part in text.split()]
     except ValueError:
-        raise NumaError(f"{where}: `{text}` is not a list of numbers") from None
+        raise NumaError(f"{where}: invalid `{text}`: expected a list of numbers") from None
 
 
 def _rows(path: object, value: object) -> dict[int, list[int]] | list[list[int]] | None:
@@ -205,7 +210,7 @@ def _by_node(where: str, value: object, topology: NumaTopology) -> Iterator[tupl
     for key, item in _mapping(where, value).items():
         node = _node_key(where, key)
         if node not in topology.nodes:
-            raise NumaError(f"{where}: there is no NUMA node {node}")
+            raise NumaError(f"{where}: unknown NUMA node {node}")
         yield node, item
 
 
@@ -218,7 +223,7 @@ def _mapping(where: str, value: object) -> Mapping[Any, object]:
 
 
 def _node_key(where: str, key: object) -> int:
-    # In JSON every key is a string.
+    # In JSON, keys are always strings.
     if isinstance(key, str) and key.isascii() and key.isdigit():
         return int(key)
     return _id(where, key)
@@ -233,7 +238,7 @@ def _bytes(where: str, value: object) -> int:
     except ValueError:
         size = -1
     if isinstance(value, bool) or size < 0:
-        raise NumaError(f"{where}: `{value}` is not a quantity of bytes such as 4Gi")
+        raise NumaError(f"{where}: invalid `{value}`: expected a quantity of bytes such as 4Gi")
     return size
 
 
@@ -254,7 +259,7 @@ def _check_each_once(path: object, cpus: Mapping[int, tuple[int, ...]]) -> None:
 
 
 def _load(path: Path) -> object:
-    # Imported here, since only a file needs it.
+    # Imported here: only a file needs it, and it loads YAML.
     from devicemanager.objects.manifests.documents import load_documents
     from devicemanager.objects.manifests.errors import ManifestError
 
@@ -279,4 +284,4 @@ def _text(path: Path) -> str:
 def _cause(error: Exception) -> object:
     if isinstance(error, OSError):
         return error.strerror
-    return "it is not text" if isinstance(error, UnicodeDecodeError) else f"it is {error}"
+    return "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else f"it is {error}"

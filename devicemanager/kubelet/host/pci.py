@@ -1,4 +1,8 @@
-"""PCI devices by vendor and product id, found on a host through sysfs."""
+"""Find PCI devices of the host by vendor and product id, through sysfs.
+
+``find`` reads, ``assign`` decides without reading, so that the caller can hold a lock only for
+the second step. ``resolve`` does both.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,11 @@ __all__ = ["HostDevices", "PciUnavailable", "addresses", "assign", "find", "reso
 
 @attrs.frozen
 class HostDevices:
-    """What ``find`` has read: the host's devices of some vendor and product ids."""
+    """Devices of the host with the vendor and product ids that ``find`` searched for."""
 
     sysfs: Path
     addresses: Mapping[tuple[str, str], tuple[str, ...]]
-    """Vendor and product id to the addresses of all such devices, sorted."""
+    """Sorted addresses by vendor and product id."""
 
 
 class PciUnavailable(AllocationError):
@@ -28,41 +32,44 @@ class PciUnavailable(AllocationError):
 
 
 def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tuple[str, ...]:
-    """Addresses (``0000:3b:00.0``) of all devices with these ids, sorted.
+    """Return the addresses (``0000:3b:00.0``) of all devices with these ids, sorted.
 
     ``sysfs`` is where sysfs is mounted. Ids are four hexadecimal digits, with or without
-    ``0x``. A device that vanishes while it is read is left out; a host without PCI has none.
+    ``0x``. A device that vanishes during the read is omitted.
     """
     wanted = (_plain(vendor_id), _plain(product_id))
     devices = sysfs / "bus/pci/devices"
-    found = devices.iterdir() if devices.is_dir() else ()
-    return tuple(sorted(device.name for device in found if _ids(device) == wanted))
+    entries = devices.iterdir() if devices.is_dir() else ()
+    return tuple(sorted(device.name for device in entries if _ids(device) == wanted))
 
 
 def _ids(device: Path) -> tuple[str, str] | None:
     try:
         return _plain((device / "vendor").read_text()), _plain((device / "device").read_text())
+    # The device vanished during the read, as with hot-unplug or a driver that reloads.
     except OSError:
         return None
 
 
 def _plain(text: str) -> str:
+    # sysfs prefixes ids with 0x; plugins write them with or without it, in either case.
     return text.strip().lower().removeprefix("0x")
 
 
 def resolve(
     settings: ContainerSettings, sysfs: Path = Path("/sys"), in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """Give every PCI device of the settings an address of its own, lowest first.
+    """Return the settings with a different address for every PCI device, lowest first.
 
-    ``in_use`` are addresses that others hold; devices that have addresses keep them.
-    Raises ``PciUnavailable`` when none or too few are left, and then nothing was taken.
+    ``in_use`` are addresses that other pods use; devices that already have addresses keep them.
+    Raises ``PciUnavailable`` if too few are free; nothing is assigned then.
     """
     return assign(settings, find(settings, sysfs), in_use)
 
 
 def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices:
-    """Read which devices the host has of those that the settings ask for."""
+    """Read which of the devices that the settings request the host has."""
+    # Devices with addresses are not searched: a restored response has them already.
     pairs = {_pair(device) for device in settings.pci_devices if not device.addresses}
     return HostDevices(sysfs, {pair: addresses(*pair, sysfs) for pair in sorted(pairs)})
 
@@ -70,14 +77,16 @@ def find(settings: ContainerSettings, sysfs: Path = Path("/sys")) -> HostDevices
 def assign(
     settings: ContainerSettings, host: HostDevices, in_use: Collection[str] = ()
 ) -> ContainerSettings:
-    """As ``resolve``, from what ``find`` has read. Reads nothing itself."""
+    """Assign addresses as ``resolve`` does, from the result of ``find``; reads nothing."""
     if not settings.pci_devices:
         return settings
-    taken = {*in_use, *(a for device in settings.pci_devices for a in device.addresses)}
+    # Addresses of the same response count as used, too.
+    used = {*in_use, *(a for device in settings.pci_devices for a in device.addresses)}
     open_requests = Counter(
         _pair(device) for device in settings.pci_devices if not device.addresses
     )
-    free = {pair: _free(pair, count, host, taken) for pair, count in open_requests.items()}
+    # All or nothing: ``_free`` raises before any address is assigned.
+    free = {pair: _free(pair, count, host, used) for pair, count in open_requests.items()}
     return attrs.evolve(
         settings,
         pci_devices=tuple(
@@ -94,13 +103,13 @@ def _pair(device: PciDevice) -> tuple[str, str]:
 
 
 def _free(
-    pair: tuple[str, str], wanted: int, host: HostDevices, taken: Collection[str]
+    pair: tuple[str, str], wanted: int, host: HostDevices, used: Collection[str]
 ) -> list[str]:
-    there = host.addresses[pair]
-    free = [address for address in there if address not in taken]
+    present = host.addresses[pair]
+    free = [address for address in present if address not in used]
     if len(free) < wanted:
         raise PciUnavailable(
             f"PCI device {':'.join(pair)}: {wanted} needed, {len(free)} free "
-            f"of {len(there)} under {host.sysfs / 'bus/pci/devices'}"
+            f"of {len(present)} under {host.sysfs / 'bus/pci/devices'}"
         )
     return free

@@ -1,13 +1,22 @@
-"""Carries admissions out: what a pod asks for is allocated and on disk, or nothing has changed.
+"""Run admissions, all or nothing: allocated and on disk, or nothing has changed.
 
-An admission ends in one of three ways, and each undoes something else:
+Theory of operation. ``Admissions.run`` takes a pod through four steps: begin (under the lock: one
+admission per pod at a time, and inactive pods are freed first), drive (``Driver`` runs the core's
+steps, with the RPCs outside the lock), commit (under the lock: the draft becomes ledger entries)
+and write (outside the lock: the checkpoint).
 
-- Plugin or request are at fault. The core has given back what it drafted by then; what is
-  left is what the pod had of the host.
-- The checkpoint cannot be written. The entry is retracted and written once more without it:
-  the write of another pod may have carried it to the disk meanwhile.
-- Something interrupts it (Ctrl-C, a callback that exits), at any line. Nobody knows how far it
-  got, so the entry goes and every index is counted anew.
+An admission that does not succeed ends in one of four ways. Each has something else to undo:
+
+1. The plugin or the request is at fault. The core has already dropped the draft. What remains
+   are the host devices that the pod was given for this admission (``_end``).
+2. The pod was deleted during its admission. ``_commit`` drops the draft and rejects.
+3. The checkpoint cannot be written. The committed entries are retracted, and the file is written
+   once more: the write of another pod may already have carried these entries to the disk.
+4. An interrupt (Ctrl-C, a callback that exits) hits any line, also of the clean-up above. It is
+   unknown how far the admission got, so ``_withdraw`` removes the entries if there are any and
+   rebuilds every index instead of updating it. It can run again after a second interrupt.
+
+Invariant: after ``run``, no draft of this admission exists, and the pod's record has no admission.
 """
 
 from __future__ import annotations
@@ -24,101 +33,100 @@ from devicemanager.core.pods import Pod
 from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.driver import Driver
-from devicemanager.kubelet.manager.state import PodStates, State
+from devicemanager.kubelet.manager.state import State
 
 
 class Admissions:
-    """One at a time for each pod, any number of pods at a time."""
+    """Admissions of one manager: one at a time for each pod, several pods concurrently."""
 
     def __init__(
-        self,
-        state: State,
-        pods: PodStates,
-        driver: Driver,
-        events: EventStream,
-        free_inactive: Callable[[], None],
-        write: Callable[[], None],
+        self, state: State, driver: Driver, events: EventStream, write: Callable[[], None]
     ) -> None:
-        """``free_inactive`` frees what no active pod holds, before each admission and with the
-        lock held. ``write`` writes the checkpoint."""
+        """``write`` writes the checkpoint and reports failures as events."""
         self._state = state
-        self._pods = pods
         self._driver = driver
         self._events = events
-        self._free_inactive = free_inactive
         self._write = write
 
-    def carry_out(
-        self, allocation: PodAllocation, start: Callable[[], AllocationSteps]
-    ) -> PodAllocation:
-        """Allocate and commit, or raise ``Rejected`` or what interrupted it. ``start`` is called
-        with the lock held. Returns the allocation once it is on disk."""
+    def run(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
+        """Allocate, commit and write, or raise ``Rejected`` or the interrupt.
+
+        Returns the allocation when it is on disk.
+        """
         uid = allocation.pod.uid
-        before = self._pods.get(uid).host_devices
+        # Read before the admission: a pod that is readmitted gets these back if it fails.
+        before = self._state.pods.get(uid).host_devices
         try:
             try:
                 with self._state.lock:
                     self._begin(allocation)
-                    steps = start()
                 self._driver.run(steps, uid)
                 self._commit(allocation)
             except (EndpointError, RequestError):
-                # An answer: the core has given back what it took.
+                # A regular failure: the core has dropped the draft.
                 self._end(allocation, before)
                 raise
             with self._state.lock:
-                self._pods.end(uid)
+                self._state.pods.end(uid)
         except (EndpointError, RequestError):
             raise
         except BaseException:
-            # An interrupt, which may come at any moment, also while something is given back.
+            # An interrupt. The outer try also covers the clean-up in the inner one.
             self._withdraw(allocation, before)
             raise
         return allocation
 
     def _begin(self, allocation: PodAllocation) -> None:
         uid = allocation.pod.uid
-        if self._pods.get(uid).admission is not None:
-            raise RequestError(f"pod {uid} is being admitted already: wait for the answer")
-        self._free_inactive()
-        self._pods.begin(allocation)
+        # Two admissions of one pod would share its ledger entry, and the end of one would undo
+        # half of the other.
+        if self._state.pods.get(uid).admission is not None:
+            raise RequestError(f"pod {uid} is already being admitted: wait for the result")
+        # As the kubelet does before it allocates (``allocateContainerResources`` calls
+        # ``UpdateAllocatedDevices``, v1.32).
+        self._state.free_inactive()
+        self._state.pods.begin(allocation)
 
     def _end(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
-        """The admission came to nothing: the pod has what it had of the host, if it is not
-        deleted."""
+        """End a failed admission: restore the pod's host devices, unless it is deleted."""
         uid = allocation.pod.uid
         with self._state.lock:
-            state = self._pods.get(uid)
+            state = self._state.pods.get(uid)
             if state.admission is not allocation:
-                return  # it never began: another one is under way
-            kept = frozenset[str]() if state.is_deleted else host_devices
-            self._pods.assign_host_devices(uid, kept)
-            self._pods.end(uid)
+                return  # it never began: another admission of the pod is in progress
+            self._state.pods.set_host_devices(
+                uid, frozenset() if state.is_deleted else host_devices
+            )
+            self._state.pods.end(uid)
 
     def _withdraw(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
-        """Undo whatever part of an admission has happened, in memory and in the file."""
-        uid = allocation.pod.uid
+        """Undo an admission that may be partly done, in memory and in the file."""
         with self._state.lock:
-            if self._pods.get(uid).admission is not allocation:
+            if self._state.pods.get(allocation.pod.uid).admission is not allocation:
                 return  # it never began, or has ended
-            others = [each.draft for each in self._pods.admissions() if each is not allocation]
-            is_news = self._state.withdraw(allocation, others)
+            must_write = self._state.withdraw(allocation)
         self._end(allocation, host_devices)
-        if is_news:
+        # The interrupted write may have put the entries into the file.
+        if must_write:
             self._write()
 
     def _commit(self, allocation: PodAllocation) -> None:
-        """Make the draft an entry and durable; if it cannot be, it was never there."""
+        """Turn the draft into entries and write them; if that fails, retract them."""
         pod, draft, state = allocation.pod, allocation.draft, self._state
         with state.lock:
-            if self._pods.get(pod.uid).is_deleted:
+            # The deletion found nothing to free, because nothing was committed: the draft must not
+            # become an entry that nothing ever frees.
+            if state.pods.get(pod.uid).is_deleted:
                 give_back(allocation)
                 raise rejected_by_allocation(AllocationError("the pod was deleted meanwhile"))
             if draft:
                 state.ledger.commit(draft)
-            if draft or allocation.took:
+            # CPUs and memory change what PodResources shows although the ledger has no entry for
+            # them.
+            if draft or allocation.used_providers:
                 state.note_pod(pod.uid)
-            self._pods.align(pod.uid, allocation.affinities)
+            state.pods.set_affinities(pod.uid, allocation.affinities)
+        # A pod without devices needs no write. Most pods of a node have none.
         if not draft:
             return
         try:
@@ -128,9 +136,9 @@ class Admissions:
                 state.ledger.retract(draft)
                 give_back(allocation)
                 state.note_pod(pod.uid)
-                self._pods.align(pod.uid, {})
+                state.pods.set_affinities(pod.uid, {})
             self._events.publish(EventKind.CHECKPOINT_FAILED, str(error), pod=pod.uid)
-            # Another pod's write may have taken this one along before it was retracted.
+            # Another pod's write may have included these entries before they were retracted.
             with contextlib.suppress(checkpoint.CheckpointWriteError):
                 state.writer.flush()
             text = messages.CHECKPOINT_FAILED.format(error=error)
@@ -138,7 +146,7 @@ class Admissions:
         self._report(pod, draft)
 
     def _report(self, pod: Pod, draft: Draft) -> None:
-        for container, by_resource in draft.holdings.items():
+        for container, by_resource in draft.allocated.items():
             for resource, holding in by_resource.items():
                 devices = sorted(holding.ids)
                 self._events.publish(

@@ -1,4 +1,4 @@
-"""Conversion between the ledger and the entries of the checkpoint file."""
+"""Convert between the ledger and the entries of the checkpoint file."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Protocol, TypeAlias
 import checkpoint
 from checkpoint import PodDevicesEntry, RegisteredDevices
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.ledger import Entry, Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, Entry, Ledger
 
-Holdings: TypeAlias = Mapping[ContainerName, Mapping[ResourceName, Holding]]
-"""What a pod holds, by container and resource."""
+Holdings: TypeAlias = Mapping[ContainerName, Mapping[ResourceName, AllocatedDevices]]
+"""Allocated devices of a pod, by container and resource."""
 
 
 class Document(Protocol):
-    """What the checkpoint is to hold. The state's lock guards it."""
+    """Contents of the checkpoint; guarded by the state's lock."""
 
     @property
     def registered(self) -> RegisteredDevices:
-        """The healthy devices of each resource that is known."""
+        """Healthy devices of each known resource."""
 
     def set_registered(self, registered: RegisteredDevices) -> None:
-        """These are known now."""
+        """Replace the healthy devices of the known resources."""
 
     def put(self, pod: PodUid, held: Holdings) -> None:
-        """A pod holds this, or nothing. One that is known already keeps its place."""
+        """Replace the entries of a pod. A known pod keeps its position."""
 
     def remove(self, pod: PodUid) -> None:
-        """Drop a pod; nothing happens if it is not there."""
+        """Remove a pod, if it is there."""
 
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
-        """Makes the file's contents as of now; to be called without the lock."""
+        """Return a function that builds the file's contents as of now; call it without the lock."""
 
 
 class TextDocument:
-    """Keeps the text of each pod's entries, so that only what has changed is made again."""
+    """Text of each pod's entries, rendered once per change of the pod."""
 
     __slots__ = ("_text",)
 
@@ -50,6 +50,8 @@ class TextDocument:
         self._text.set_registered(registered)
 
     def put(self, pod: PodUid, held: Holdings) -> None:
+        # Rendered now, under the lock, but only this pod's entries; joining them happens without
+        # it.
         self._text.put(pod, [checkpoint.render_entry(each) for each in pod_entries(pod, held)])
 
     def remove(self, pod: PodUid) -> None:
@@ -59,11 +61,11 @@ class TextDocument:
         return self._text.snapshot().parts
 
 
-# -- between the ledger's values and the file's -------------------------------------------
+# -- between the ledger's values and the file's ---------------------------------------------
 
 
 def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
-    """A pod's entries: containers in the order they were allocated, resources sorted."""
+    """Return a pod's entries: containers in the order of allocation, resources sorted."""
     return [
         PodDevicesEntry(
             pod_uid=pod,
@@ -73,16 +75,18 @@ def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
             alloc_resp=held[resource].response,
         )
         for container, held in holdings.items()
+        # Sorted, so that equal allocations make equal files; the kubelet's order is random.
         for resource in sorted(held)
     ]
 
 
 def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
-    """Take over what a checkpoint holds."""
+    """Enter the entries of a checkpoint into the ledger."""
     ledger.restore(map(_ledger_entry, entries))
 
 
 def _ledger_entry(entry: PodDevicesEntry) -> Entry:
+    # A node's ids can be null in the file, and so can the whole mapping.
     devices = {
         node: tuple(DeviceId(id_) for id_ in ids or ())
         for node, ids in (entry.device_ids or {}).items()
@@ -91,5 +95,5 @@ def _ledger_entry(entry: PodDevicesEntry) -> Entry:
         PodUid(entry.pod_uid),
         ContainerName(entry.container_name),
         ResourceName(entry.resource_name),
-        Holding(devices, entry.alloc_resp),
+        AllocatedDevices(devices, entry.alloc_resp),
     )

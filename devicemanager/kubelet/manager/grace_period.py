@@ -1,4 +1,13 @@
-"""The grace period: what happens when a resource's last plugin has been gone for too long."""
+"""The grace period: remove resources whose last plugin disconnected too long ago.
+
+The kubelet removes them when it reads capacities (``GetCapacity``, v1.32), which its status
+loop does every few seconds. Nothing reads capacities regularly here, so a timer does it.
+
+There is at most one timer, for the resource that expires first; all resources have the same
+grace period. ``_arming`` guards the timer and is always taken before the state's lock.
+``_fire`` clears the timer before it expires anything, so a plugin that disconnects meanwhile
+arms a new one.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +22,7 @@ from devicemanager.kubelet.manager.state import State
 
 
 class GracePeriod:
-    """Removes resources whose grace period is over: by itself, with one timer of the clock,
-    and whenever somebody asks.
-
-    The kubelet does so when it reads capacities (``GetCapacity``, v1.32), which its status
-    loop does every few seconds. Here nobody reads regularly, so there is a timer.
-    """
+    """Removes expired resources, by a timer and whenever ``expire`` is called."""
 
     def __init__(
         self,
@@ -28,7 +32,7 @@ class GracePeriod:
         seconds: float,
         write: Callable[[], None],
     ) -> None:
-        """``write`` brings the checkpoint up to date; called after something was removed."""
+        """``write`` writes the checkpoint; it is called after resources were removed."""
         self._state = state
         self._clock = clock
         self._events = events
@@ -36,24 +40,23 @@ class GracePeriod:
         self._write = write
         # Guarded by the state's lock.
         self._removed: set[ResourceName] = set()
-        # Guards the two below; taken before the state's lock where both are needed.
+        # Guards the two fields below; taken before the state's lock.
         self._arming = threading.Lock()
         self._cancel: Cancel | None = None
         self._closed = False
 
     def watch(self) -> None:
-        """A resource has lost its last plugin. Without the state's lock.
-
-        One timer is enough, the first that comes due: all resources have the same grace.
-        """
+        """Arm the timer: a resource has lost its last plugin. Call it without the state's lock."""
         with self._arming:
+            # An armed timer is always early enough: later stops expire later.
             if self._closed or self._cancel is not None:
                 return
             with self._state.lock:
                 stopped_at = self._state.endpoints.oldest_stop()
             if stopped_at is None:
                 return
-            # Not at the very end of the period: it has to be over.
+            # A resource expires strictly after its period. A timer that fires at
+            # the exact end must not arm itself for the same moment again.
             after_now = math.nextafter(self._clock.monotonic(), math.inf)
             when = max(stopped_at + self._seconds, after_now)
             self._cancel = self._clock.call_at(when, self._fire)
@@ -65,12 +68,14 @@ class GracePeriod:
         self.watch()
 
     def expire(self) -> tuple[ResourceName, ...]:
-        """Remove what is due, and write that down. Returns the names, sorted."""
+        """Remove expired resources and write the checkpoint. Return their names, sorted."""
         now = self._clock.monotonic()
         with self._state.lock:
             removed = self._state.endpoints.expire(now, self._seconds)
             for resource in removed:
                 self._state.note_list(resource, None)
+            # Remembered: a wait for 0 devices must distinguish a removed resource from an unknown
+            # one.
             self._removed.update(removed)
         for resource in removed:
             self._events.publish(
@@ -83,12 +88,12 @@ class GracePeriod:
         return removed
 
     def removed(self) -> frozenset[ResourceName]:
-        """Every resource that was removed so far."""
+        """Return every resource removed so far."""
         with self._state.lock:
             return frozenset(self._removed)
 
     def close(self) -> None:
-        """End the timer; a removal under way is waited for."""
+        """Cancel the timer, and wait for a removal in progress."""
         with self._arming:
             self._closed = True
             cancel, self._cancel = self._cancel, None

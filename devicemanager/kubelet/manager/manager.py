@@ -1,7 +1,25 @@
-"""The device manager: admits pods, and keeps who holds what.
+"""The device manager: admit pods and keep track of their devices.
 
-The core decides under the one lock of ``State``; the RPCs it wants, the checkpoint and
-the events happen outside it.
+Theory of operation. ``DeviceManager`` is the shell around the core, as the kubelet's
+``ManagerImpl`` (pkg/kubelet/cm/devicemanager/manager.go) is around its maps. It only connects
+parts; each has one job:
+
+* ``State`` has all data and the one lock. See its module for the rules of the lock.
+* ``ClientHandler`` (``plugins``) applies what plugins report: registrations, device lists, ended
+  streams.
+* ``Admissions`` runs one admission to its end or undoes it; ``Driver`` makes the RPCs of it.
+* ``GracePeriod`` removes a resource some time after its last plugin has disconnected.
+
+In:  ``restore`` with a checkpoint, before anything else; pods through ``admit``; plugins through
+     ``plugins``.
+Out: the checkpoint, through the ``Store``; events; and values for PodResources, pod statuses and
+     views, all read with short locks.
+
+A pod's devices are freed at one of three times. ``release`` frees them at once and writes the
+checkpoint: the pod is deleted. ``deactivate`` leaves them visible until the next admission or
+List: the pod failed, but the kubelet has not updated its allocations yet. ``sources_ready`` frees
+those of pods that exist only in the checkpoint. Until then a restarted kubelet frees nothing,
+because a pod can still be on its way.
 """
 
 from __future__ import annotations
@@ -23,17 +41,12 @@ from devicemanager.core.allocation.container import (
 )
 from devicemanager.core.allocation.pod import DeviceHintProvider, DeviceHints, admit_pod
 from devicemanager.core.allocation.selection import Pick
-from devicemanager.core.errors import (
-    AllocationError,
-    EndpointError,
-)
+from devicemanager.core.errors import AllocationError, EndpointError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import PodHoldings
-from devicemanager.core.node import Node
+from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.providers.provider import HintProvider
-from devicemanager.core.providers.registry import HintProviders
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import TopologyPolicy
 from devicemanager.events.stream import EventKind, EventStream
@@ -43,13 +56,7 @@ from devicemanager.kubelet.manager.checkpointing import Document
 from devicemanager.kubelet.manager.driver import Driver, HostDeviceAssignment
 from devicemanager.kubelet.manager.grace_period import GracePeriod
 from devicemanager.kubelet.manager.plugin_handler import ClientHandler, HealthUpdates
-from devicemanager.kubelet.manager.state import (
-    PodStates,
-    State,
-    allocation_rules,
-    new_endpoints,
-    new_ledger,
-)
+from devicemanager.kubelet.manager.state import State, allocation_rules
 from devicemanager.kubelet.settings import Settings
 from devicemanager.kubelet.wire.errors import WireError
 
@@ -60,15 +67,17 @@ if TYPE_CHECKING:
 
 
 class Capacity(NamedTuple):
-    """What the node has of device resources (``GetCapacity``, v1.32)."""
+    """Device resources of the node (``GetCapacity``, v1.32)."""
 
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
 
 
 class DeviceManager:
-    """Complete once constructed; ``restore`` takes over an earlier checkpoint and must be
-    called before anything else happens. ``plugins`` takes what plugins tell."""
+    """A kubelet's device manager; thread-safe.
+
+    Ready once constructed. ``restore`` must be called before any other method, if at all.
+    """
 
     def __init__(
         self,
@@ -80,35 +89,24 @@ class DeviceManager:
         providers: Iterable[HintProvider] | None = None,
         document: Document | None = None,
     ) -> None:
-        """``providers`` are those of the manager before, with what pods hold of them;
-        None takes the settings' own, fresh. ``document`` makes what the store is given;
-        None is the file's text.
+        """Raises TopologyConfigError for topology settings that the kubelet would reject.
 
-        Raises TopologyConfigError for topology settings the kubelet would reject.
+        ``providers`` are those of the previous manager, with their allocations; None takes new
+        ones from the settings. ``document`` builds the contents that ``store`` writes; None
+        builds the text of the kubelet's file.
         """
         self.settings = settings or Settings()
         self.clock = clock or SystemClock()
         self.events = events or EventStream(self.clock)
-        # Guarded by the state's lock, too, once there is one.
+        # Guarded by the state's lock, once there is one.
         self._hints = DeviceHintProvider(
             self.settings.topology_manager,
             grows=self.settings.topology_grows,
             over_device_nodes=self.settings.behaviour.hints_over_device_nodes,
             empty_topology_aligns=self.settings.behaviour.empty_topology_aligns,
         )
-        fresh = self.settings.providers if providers is None else providers
-        node = Node(
-            self.settings.node_amounts,
-            unknown_init_requests=self.settings.behaviour.unknown_init_requests,
-        )
         self.state = State(
-            store or MemoryStore(),
-            HintProviders(fresh),
-            node,
-            self._wrote,
-            new_endpoints(self.settings),
-            new_ledger(self.settings),
-            document,
+            self.settings, store or MemoryStore(), self._written, providers, document
         )
         self._rules = allocation_rules(self.settings)
         self.health_updates = HealthUpdates(self.settings.health_queue_size)
@@ -122,34 +120,28 @@ class DeviceManager:
             self.health_updates,
             self.write,
             self._grace_period.watch,
-            self._hints.make_room,
+            self._hints.ensure_nodes,
             self.settings.quirks,
         )
-        # Guarded by the state's lock, too.
-        self._pods = PodStates()
-        self._sources_ready = True
-        self._host_devices = HostDeviceAssignment(self._pods, self.state.lock, self.settings.sysfs)
+        self._host_devices = HostDeviceAssignment(self.state, self.settings.sysfs)
         driver = Driver(
             self.state, self._host_devices, self.events, self.settings.max_allocate_bytes
         )
-        self._admissions = Admissions(
-            self.state, self._pods, driver, self.events, self._forget_inactive, self.write
-        )
+        self._admissions = Admissions(self.state, driver, self.events, self.write)
         self._pick = _pick(self.settings.shuffle_seed)
 
     @property
     def policy(self) -> TopologyPolicy:
-        """The topology manager's policy, for the NUMA nodes that are known by now."""
+        """The topology manager's policy, for the NUMA nodes known so far."""
         return self._hints.policy
 
     # -- restart ---------------------------------------------------------------------
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Take over a checkpoint. Until ``sources_ready`` nothing in it is freed."""
-        now = self.clock.monotonic()
+        """Restore a checkpoint. Until ``sources_ready``, none of its devices is freed."""
         with self.state.lock:
-            self.state.load(saved, now)
-            self._sources_ready = not self.state.ledger.pods()
+            self.state.load(saved, self.clock.monotonic())
+        # Without the lock, which HostDeviceAssignment takes itself.
         for entry in saved.entries or ():
             self._restore_host_devices(entry)
         self._grace_period.watch()
@@ -165,11 +157,10 @@ class DeviceManager:
             )
 
     def adopt(self, pod: PodUid, devices: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
-        """A pod has held these devices since before this manager began: container → resource
-        → ids. As if a checkpoint had named them.
+        """Enter devices (container → resource → ids) that an earlier kubelet allocated.
 
-        Raises Rejected, and changes nothing, if another pod or another of its containers holds
-        one of them.
+        Raises Rejected, and changes nothing, if one of them is allocated to another pod or
+        to another container of this pod.
         """
         with self.state.lock:
             try:
@@ -177,129 +168,127 @@ class DeviceManager:
             except Rejected:
                 raise
             except BaseException:
-                # An interrupt: the entries are there or not, the indexes perhaps not yet.
-                self._recount()
+                # An interrupt: the entries may exist, and the indexes may lack them.
+                self.state.recount()
                 if pod in self.state.ledger:
                     self.state.note_pod(pod)
                 raise
         self.write()
 
     def sources_ready(self, known: frozenset[PodUid]) -> None:
-        """All pods are known now: what belongs to no other is freed, and that is written."""
+        """All pods are known: free the devices of all others, and write the checkpoint."""
         if self.forget_all_but(known):
             self.write()
 
     def forget_all_but(self, known: frozenset[PodUid]) -> bool:
-        """As ``sources_ready``, in memory only. Returns whether there is something to write."""
+        """As ``sources_ready``, but without the write. True if the checkpoint must be written."""
         with self.state.lock:
-            self._sources_ready = True
+            self.state.is_sources_ready = True
             gone = [pod for pod in self.state.ledger.pods() if pod not in known]
-            # Every one of them, not only up to the first that was written.
-            return sum(map(self._forget, gone)) > 0
+            # sum, not any: every pod must be forgotten, also after the first True.
+            return sum(map(self.state.forget, gone)) > 0
 
     @property
     def is_sources_ready(self) -> bool:
-        """False while a restarted kubelet still learns which pods there are."""
-        return self._sources_ready
+        """False while a restarted kubelet does not know all pods yet."""
+        return self.state.is_sources_ready
 
     # -- pods ------------------------------------------------------------------------
 
     def admit(self, pod: Pod, context: AdmissionContext | None = None) -> PodAllocation:
-        """Allocate everything the pod asks for, or raise ``Rejected`` and change nothing.
+        """Allocate everything that the pod requests, or raise ``Rejected`` and change nothing.
 
-        Returns once what the pod holds is on disk.
+        Returns when the pod's allocations are on disk.
         """
         allocation = self._allocation(pod, context)
-        return self._admissions.carry_out(allocation, lambda: admit_pod(allocation, self._hints))
+        return self._admissions.run(allocation, admit_pod(allocation, self._hints))
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
-        """Allocate for one container of an active pod of which nothing is recorded
+        """Allocate for one container of an active pod that has no allocation recorded
         (``GetDeviceRunContainerOptions``, v1.32)."""
-
         allocation = self._allocation(pod, None)
 
         def steps() -> AllocationSteps:
-            allocation.affinities = dict(self._pods.get(pod.uid).affinities)
-            return all_or_nothing(allocation, allocate_container(allocation, container, is_init))
+            # Runs in the first step, and so under the lock. The container keeps the alignment that
+            # the admission chose for it.
+            allocation.affinities = dict(self.state.pods.get(pod.uid).affinities)
+            yield from all_or_nothing(
+                allocation, allocate_container(allocation, container, is_init)
+            )
 
-        return self._admissions.carry_out(allocation, steps)
+        return self._admissions.run(allocation, steps())
 
     def _allocation(self, pod: Pod, context: AdmissionContext | None) -> PodAllocation:
         return PodAllocation(
             pod,
             self.state.endpoints,
             self.state.ledger,
-            context or AdmissionContext(self._sources_ready),
+            context or AdmissionContext(self.is_sources_ready),
             self._pick,
             self.state.hint_providers,
             self.state.node,
             rules=self._rules,
         )
 
-    def _forget_inactive(self) -> None:
-        """With the lock held."""
-        if self._sources_ready:
-            for inactive in self._pods.inactive():
-                self._forget(inactive)
-
     def release(self, *pods: PodUid) -> None:
-        """Free what pods hold, and write that down once (Q10)."""
+        """Free everything that is allocated to these pods, with one checkpoint write (Q10)."""
         with self.state.lock:
             try:
-                released = [pod for pod in pods if self._forget(pod)]
+                released = [pod for pod in pods if self.state.forget(pod)]
             except BaseException:
-                # An interrupt: it cannot be known how far that got, so all is done anew.
-                self._recount()
+                # An interrupt: it is unknown how far that got, so everything is repeated.
+                self.state.recount()
                 self.state.node.recount()
                 for pod in pods:
-                    self._forget(pod)
+                    self.state.forget(pod)
                 raise
             for pod in pods:
-                self._pods.delete(pod)
+                self.state.pods.delete(pod)
         if released:
             self.write()
 
     def deactivate(self, pod: PodUid) -> None:
-        """A pod has failed, but is not deleted: what it holds is freed before the next
-        allocation or List, and shown until then (``UpdateAllocatedDevices``, v1.32)."""
+        """Mark a pod that failed but is not deleted.
+
+        Its devices stay visible until the next allocation or List frees them
+        (``UpdateAllocatedDevices``, v1.32).
+        """
         with self.state.lock:
-            self._pods.deactivate(pod)
+            self.state.pods.deactivate(pod)
             self.state.node.remove(pod)
 
     def free_inactive(self) -> None:
-        """Free what inactive pods hold, as a List does (``UpdateAllocatedDevices``, v1.32).
-        The checkpoint has that with the next write."""
-        if self._pods.has_inactive:
+        """Free the devices of inactive pods, as a List does (``UpdateAllocatedDevices``, v1.32).
+
+        The checkpoint contains the change from the next write on.
+        """
+        # Checked without the lock: every List calls this, and nearly always there are none.
+        if self.state.pods.has_inactive:
             with self.state.lock:
-                self._forget_inactive()
-
-    def _recount(self) -> None:
-        """With the lock held."""
-        self.state.ledger.recount(each.draft for each in self._pods.admissions())
-
-    def _forget(self, pod: PodUid) -> bool:
-        self._pods.forget(pod)
-        return self.state.forget(pod, keep_entries="Q10" in self.settings.quirks)
+                self.state.free_inactive()
 
     # -- containers ------------------------------------------------------------------
 
     def pre_start(
         self, pod: PodUid, container: ContainerName, requested: Iterable[ResourceName] = ()
     ) -> None:
-        """Call PreStartContainer of every plugin that asks for it, in order of resource.
+        """Call PreStartContainer of every plugin that requires it, sorted by resource.
 
-        ``requested`` are the resources that the container asks for, whether or not
-        anything is recorded for them. Raises AllocationError with the kubelet's text; the
-        container must not start (``callPreStartContainerIfNeeded``, v1.32).
+        ``requested`` are the container's resources, with or without a recorded allocation.
+        Raises AllocationError with the kubelet's text; the container must not start then
+        (``callPreStartContainerIfNeeded``, v1.32).
         """
         held = self.holdings(pod).get(container, {})
+        # The kubelet iterates over a map, so its order is random; sorted, the same container fails
+        # with the same message each time.
         for resource in sorted({*held, *requested}):
             with self.state.lock:
                 endpoint = self.state.endpoints.serving(resource)
-                client = None if endpoint is None else self.state.clients.get(endpoint.id)
+                connection = None if endpoint is None else self.state.connections.get(endpoint.id)
             if endpoint is None:
                 if not self.is_known(resource):
                     continue
+                # The resource is known, but its plugin is gone: the kubelet fails the start.
                 raise AllocationError(messages.PRE_START_NO_ENDPOINT.format(resource=resource))
             if not endpoint.options.pre_start_required:
                 continue
@@ -307,41 +296,41 @@ class DeviceManager:
                 text = messages.PRE_START_NO_DEVICES
                 raise AllocationError(text.format(pod=pod, container=container, resource=resource))
             try:
-                if client is None:
+                if connection is None:
                     raise EndpointError(messages.STOPPED_ENDPOINT.format(endpoint=endpoint.name))
-                client.pre_start_container(tuple(sorted(held[resource].ids)))
+                connection.pre_start_container(tuple(sorted(held[resource].ids)))
             except EndpointError as error:
                 raise AllocationError(messages.PRE_START_FAILED.format(error=error)) from error
 
     # -- reading ---------------------------------------------------------------------
 
-    def holdings(self, pod: PodUid) -> PodHoldings:
-        """What a pod holds, by container and resource."""
+    def holdings(self, pod: PodUid) -> AllocatedByContainer:
+        """Return the pod's allocated devices, by container and resource."""
         with self.state.lock:
             return self.state.ledger.pod(pod)
 
     def affinities(self, pod: PodUid) -> Affinities:
-        """The NUMA alignment of the pod's containers (``GetAffinity``, v1.32)."""
+        """Return the NUMA affinity of the pod's containers (``GetAffinity``, v1.32)."""
         with self.state.lock:
-            return dict(self._pods.get(pod).affinities)
+            return dict(self.state.pods.get(pod).affinities)
 
     def pods(self) -> frozenset[PodUid]:
-        """The pods that hold something."""
+        """Return the pods with allocated devices."""
         with self.state.lock:
             return frozenset(self.state.ledger.pods())
 
     def devices(self) -> dict[ResourceName, DeviceList]:
-        """Every known resource's list, sorted by name."""
+        """Return the device list of every known resource, sorted by name."""
         with self.state.lock:
             return dict(self.state.endpoints.resources())
 
     def is_known(self, resource: ResourceName) -> bool:
-        """Whether a plugin registered the resource, or somebody holds a device of it."""
+        """True if a plugin registered the resource, or a device of it is allocated."""
         with self.state.lock:
-            return resource in self.state.endpoints or self.state.ledger.is_held(resource)
+            return resource in self.state.endpoints or self.state.ledger.is_in_use(resource)
 
     def capacity(self) -> Capacity:
-        """Count the devices as they are now. Changes nothing: ``expire`` is a step of its own."""
+        """Count the devices. Unlike the kubelet's, this expires no resource; see ``expire``."""
         with self.state.lock:
             lists = list(self.state.endpoints.resources())
         return Capacity(
@@ -350,18 +339,21 @@ class DeviceManager:
         )
 
     def expire(self) -> tuple[ResourceName, ...]:
-        """Remove resources whose grace period is over, and return their names, sorted. It
-        happens by itself, too; call this before reading what must be true to the moment."""
+        """Remove resources whose grace period is over; return their names, sorted.
+
+        A timer does this, too. Call it before a read that must not depend on the timer.
+        """
         return self._grace_period.expire()
 
     def removed(self) -> frozenset[ResourceName]:
-        """Every resource whose grace period has ended since this manager began."""
+        """Return every resource whose grace period has ended since this manager started."""
         return self._grace_period.removed()
 
     def allocated_resources_status(
         self, pod: PodUid
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-        """``allocatedResourcesStatus`` of each of the pod's containers that holds devices."""
+        """Return ``allocatedResourcesStatus`` of the pod's containers with devices."""
+        # Imported here: most pods have no status to show, and a start does not load it.
         from devicemanager.core.status import allocated_resources_status
 
         with self.state.lock:
@@ -369,28 +361,30 @@ class DeviceManager:
                 self.state.ledger.pod(pod), self.state.endpoints.devices, self.settings.quirks
             )
 
-    def look(self) -> ManagerSnapshot:
-        """Plugins, lists and holdings as they are now, for a picture of the node."""
-        from devicemanager.kubelet.manager.state_snapshot import look
+    def snapshot(self) -> ManagerSnapshot:
+        """Return plugins, lists and allocations of this moment, for views."""
+        from devicemanager.kubelet.manager.state_snapshot import snapshot
 
         with self.state.lock:
-            return look(self.state, self._pods.admissions())
+            return snapshot(self.state)
 
     def providers(self) -> tuple[HintProvider, ...]:
-        """The hint providers as they are now, to hand on to a manager that takes over."""
+        """Return the hint providers with their allocations, for the next manager."""
         with self.state.lock:
             return self.state.hint_providers.providers()
 
     def explain(self, allocation: PodAllocation) -> AdmissionExplanation:
-        """Why an admitted pod got what it got."""
+        """Explain the allocations of an admitted pod."""
         from devicemanager.core.allocation.explain import explain
 
         with self.state.lock:
             return explain(allocation)
 
     def hints(self, pod: Pod) -> tuple[DeviceHints, DeviceHints]:
-        """Device hints as of now: for the pod's first container, and for the whole pod.
-        What inactive pods hold is freed first (``GetTopologyHints``, v1.32)."""
+        """Return device hints for the pod's first container, and for the whole pod.
+
+        Devices of inactive pods are freed first (``GetTopologyHints``, v1.32).
+        """
         self.free_inactive()
         with self.state.lock:
             allocation = PodAllocation(pod, self.state.endpoints, self.state.ledger)
@@ -403,20 +397,23 @@ class DeviceManager:
     def self_check(self) -> None:
         """Recount every index. Raises InternalError if one is wrong."""
         with self.state.lock:
-            self.state.ledger.self_check(each.draft for each in self._pods.admissions())
+            self.state.ledger.self_check(each.draft for each in self.state.pods.admissions())
 
     def close(self) -> None:
-        """End, as a kubelet that stops does: connections are closed, admissions under way
-        fail, and nothing is written any more."""
+        """Stop, as a kubelet that exits.
+
+        Connections are closed, admissions in progress fail, and nothing more is written.
+        """
+        # Timer first: a removal in progress still writes, and the writer is closed last.
         self._grace_period.close()
         self.plugins.close()
         self.state.writer.close()
 
-    def _wrote(self) -> None:
+    def _written(self) -> None:
         self.events.publish(EventKind.CHECKPOINT_WRITTEN, "checkpoint written")
 
     def write(self) -> None:
-        """Write the checkpoint; if that fails, say so and leave it to the next write."""
+        """Write the checkpoint. A failure is reported as an event; the next write retries."""
         try:
             self.state.writer.flush()
         except checkpoint.CheckpointWriteError as error:
@@ -424,7 +421,7 @@ class DeviceManager:
 
 
 def _pick(seed: int | None) -> Pick:
-    """How free devices are chosen: the lowest, or at random from a seed (Q22)."""
+    """Return how free devices are chosen: the lowest numbers, or at random (Q22)."""
     if seed is None:
         return bitset.lowest
     source = random.Random(seed)

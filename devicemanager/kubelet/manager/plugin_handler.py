@@ -1,4 +1,26 @@
-"""What plugins tell the manager: that they are there, what they have, that they left."""
+"""Handle plugin registrations, device lists and disconnects.
+
+Theory of operation. Three kinds of calls come in, on the threads of the plugins' connections:
+``connect`` (the plugin passed the checks of the registrar), ``update`` (it sent a list) and
+``disconnect`` (its ListAndWatch stream ended). Each changes the state under the lock and then,
+outside it, closes replaced connections, publishes events, queues health reports and writes the
+checkpoint.
+
+Calls can be late or in any order. These are the races:
+
+* A replaced plugin's stream ends after its successor connected. Every registration has a number,
+  so the late ``disconnect`` names a registration that no longer exists, and nothing happens. With
+  quirk Q1 it disconnects the successor, as in the kubelet.
+* Two plugins of one resource send lists at the same time. A list can have 4 MiB, so it is
+  indexed and compared without the lock; ``update`` starts again if another list was applied
+  meanwhile.
+* A list arrives when the kubelet is stopping. After ``ignore`` nothing is applied any more.
+
+A list is processed in four steps: index it, reusing the numbering of the previous list
+(``device_list_from``); compare it (``_Change``); apply it under the lock and find the pods that
+use changed devices (``_apply``); then report and write (``_follow_up``). The kubelet writes its
+checkpoint after every list. Here a list that changes nothing in the file causes no write.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +31,7 @@ import attrs
 
 from devicemanager.core import messages
 from devicemanager.core.api.deviceplugin import HEALTHY
-from devicemanager.core.endpoints import Departure, PluginOptions
+from devicemanager.core.endpoints import Disconnection, PluginOptions
 from devicemanager.core.errors import EndpointError
 from devicemanager.core.ids import DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import (
@@ -23,12 +45,15 @@ from devicemanager.core.inventory import (
 )
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.io.clock import Clock
-from devicemanager.kubelet.manager.state import PluginClient, State
+from devicemanager.kubelet.manager.state import Endpoint, State
 
 
 class HealthUpdates(queue.SimpleQueue[PodUid]):
-    """UIDs, oldest first; ``get_nowait`` raises ``queue.Empty``. A tenth of a ``queue.Queue`` in
-    memory: every light node has one."""
+    """Queue of UIDs of pods whose devices changed health, oldest first.
+
+    ``get_nowait`` raises ``queue.Empty``. Based on SimpleQueue, which needs a tenth of the
+    memory of a ``queue.Queue``: every in-memory node has one.
+    """
 
     __slots__ = ("maxsize",)
 
@@ -36,8 +61,12 @@ class HealthUpdates(queue.SimpleQueue[PodUid]):
         self.maxsize = maxsize
 
     def report(self, pod: PodUid) -> bool:
-        """Put a pod in, unless ``maxsize`` are waiting; reports of the same moment may come to a
-        few more. Returns whether it is in."""
+        """Queue a pod, unless ``maxsize`` are waiting. True if it was queued.
+
+        The limit is not exact: concurrent reports can exceed it by a few.
+        """
+        # Never wait for the reader: the kubelet's channel is bounded and drops updates, too
+        # (``genericDeviceUpdateCallback``, v1.32).
         if self.qsize() >= self.maxsize:
             return False
         self.put(pod)
@@ -50,42 +79,42 @@ _LEAVE_OPEN = frozenset({"Q1", "Q3", "Q24"})
 
 @attrs.frozen(eq=False, repr=False)
 class _Change:
-    """One list after another, and what can be said of that without the state's lock."""
+    """The difference between two lists of a resource, computed without the state's lock."""
 
     before: DeviceList
     after: DeviceList
     changes: Changes
     touched: frozenset[DeviceId]
     healthy: tuple[DeviceId, ...]
-    """What the checkpoint says of the new list."""
+    """Healthy devices of the new list, as the checkpoint names them."""
 
     @classmethod
     def of(cls, before: DeviceList, after: DeviceList) -> _Change:
-        found = changes(before, after)
-        touched = frozenset((*found.changed, *found.removed, *found.added))
+        difference = changes(before, after)
+        touched = frozenset((*difference.changed, *difference.removed, *difference.added))
         healthy = after.device_index.select(after.healthy)
-        return cls(before, after, found, touched, healthy)
+        return cls(before, after, difference, touched, healthy)
 
 
 @attrs.frozen(eq=False, repr=False)
-class _Difference:
-    """What a new list means: the changes, and which pods hold devices they concern."""
+class _Applied:
+    """Effects of a list that was applied."""
 
     changes: Changes
     held: Mapping[PodUid, set[DeviceId]]
+    """Pods that use changed devices."""
     after: DeviceList
-    is_news: bool
-    """Whether the checkpoint says something else now."""
+    must_write: bool
+    """True if the contents of the checkpoint changed."""
 
 
 class ClientHandler:
-    """Takes registrations, lists and departures into the state.
+    """Applies registrations, lists and disconnects to the state; thread-safe.
 
-    ``health_updates`` is the kubelet's queue of pods whose devices changed health.
-    ``write`` brings the checkpoint up to date; it is called after every changed list.
-    ``stopped`` is called after a resource has lost its last plugin. ``make_room`` is told,
-    with the state's lock held, on which NUMA nodes devices are, and returns those that the
-    machine lacks.
+    ``health_updates`` is the queue of pods whose devices changed health. ``write`` writes the
+    checkpoint. ``stopped`` is called after a resource has lost its last plugin. ``make_room``
+    is called with the lock held; it gets the NUMA nodes of devices and returns those that the
+    machine does not have.
     """
 
     def __init__(
@@ -108,23 +137,23 @@ class ClientHandler:
         self._make_room = make_room
         self._quirks = quirks
         self.title_of: Callable[[PodUid], str] = str
-        """How events name a pod; set before the first plugin comes, if at all."""
-        # Guarded by the state's lock: nothing is taken in any more.
+        """Returns a pod's name for events; must be set before the first plugin registers."""
+        # Guarded by the state's lock. True: nothing is applied any more.
         self._closed = False
-        self._kept_open: list[PluginClient] = []  # Q3
+        self._left_open: list[Endpoint] = []  # Q3
 
     def connect(
         self,
         resource: ResourceName,
         name: str,
         options: PluginOptions,
-        client: PluginClient,
+        connection: Endpoint,
         socket: str = "",
     ) -> EndpointId:
-        """A plugin has registered; what it replaces is closed (Q2, Q3).
+        """Register a plugin and close the connections that it replaces (Q2, Q3).
 
-        ``socket`` is the path of its socket, for texts. Raises EndpointError when the kubelet
-        is stopping, or by quirk Q2.
+        ``socket`` is the path of its socket, for error texts. Raises EndpointError if the
+        kubelet is stopping, or because of quirk Q2.
         """
         state = self._state
         with state.lock:
@@ -133,15 +162,18 @@ class ClientHandler:
             if "Q2" in self._quirks and self._connected(resource, name):
                 raise EndpointError(messages.ALREADY_CONNECTED.format(socket=socket or name))
             endpoint, replaced = state.endpoints.connect(resource, name, options)
-            state.clients[endpoint.id] = client
-            closed = [(old, state.clients.pop(old.id)) for old in replaced]
+            # Under the same lock as the registration: an allocation that finds the endpoint also
+            # finds its connection.
+            state.connections[endpoint.id] = connection
+            closed = [(old, state.connections.pop(old.id)) for old in replaced]
             state.changed()
-        for old, its_client in closed:
+        for old, old_connection in closed:
+            # Outside the lock: closing a channel can block.
             leaks = not self._quirks.isdisjoint(_LEAVE_OPEN)
             if leaks:
-                self.keep_open(its_client)
+                self.keep_open(old_connection)
             else:
-                its_client.close()
+                old_connection.close()
             what = (
                 f"{name} registered again, its older connection"
                 if old.name == name
@@ -158,24 +190,28 @@ class ClientHandler:
         return endpoint.id
 
     def update(self, endpoint: EndpointId, columns: Columns) -> None:
-        """A registration sent its whole list. Ignored if it is no longer connected."""
+        """Apply the device list of a registration. Ignored if it is no longer connected."""
         resource = self._resource_of(endpoint)
         if resource is None:
             return
         state = self._state
         while True:
-            # A list may have 4 MiB: nobody else waits while its devices are numbered.
+            # A list can be 4 MiB: index it without the lock.
             before = state.endpoints.devices(resource) or EMPTY
             devices = device_list_from(columns, before)
             change = _Change.of(before, devices)
             with state.lock:
                 if (state.endpoints.devices(resource) or EMPTY) is not before:
-                    continue  # another plugin of the resource was faster
+                    continue  # the list of another plugin was applied meanwhile
                 if self._closed or not state.endpoints.update(endpoint, devices):
                     return
-                difference = self._note(resource, change)
+                applied = self._apply(resource, change)
+                # Before the next admission computes hints: the policy must know all nodes of the
+                # devices.
                 lacking = self._make_room(devices.device_index.per_node)
                 break
+        # Published before DEVICES_UPDATED, so that a test that waits for the list finds the
+        # warnings.
         warnings = list_warnings(columns, devices)
         if lacking:
             warnings += (messages.NO_SUCH_NUMA_NODE.format(node=lacking[0]),)
@@ -186,15 +222,15 @@ class ClientHandler:
         self._events.publish(
             EventKind.DEVICES_UPDATED,
             f"{resource}: {devices.capacity} devices, {devices.allocatable} healthy"
-            + _describe(difference.changes),
+            + _describe(applied.changes),
             resource=resource,
             capacity=devices.capacity,
             allocatable=devices.allocatable,
         )
-        self._follow_up(resource, difference)
+        self._follow_up(resource, applied)
 
     def disconnect(self, endpoint: EndpointId, cause: str) -> None:
-        """A registration's list stream has ended; ``cause`` is one line for people."""
+        """Handle the end of a registration's list stream; ``cause`` is one line for people."""
         now = self._clock.monotonic()
         state = self._state
         with state.lock:
@@ -204,12 +240,12 @@ class ClientHandler:
             if departure is None:
                 departure = self._disconnect_successor(endpoint, now)
             ended = endpoint if departure is None else departure.endpoint.id
-            client = state.clients.pop(ended, None)
+            connection = state.connections.pop(ended, None)
             if departure is not None:
                 resource = departure.endpoint.resource
-                difference = self._note(resource, _Change.of(departure.before, departure.after))
-        if client is not None:
-            client.close()
+                applied = self._apply(resource, _Change.of(departure.before, departure.after))
+        if connection is not None:
+            connection.close()
         if departure is None:
             return
         self._events.publish(
@@ -223,17 +259,18 @@ class ClientHandler:
                 f"{resource}: {departure.promoted.name} serves now",
                 resource=resource,
             )
-        self._follow_up(resource, difference)
+        self._follow_up(resource, applied)
+        # Last, because it takes the lock again to arm the timer.
         if departure.promoted is None:
             self._stopped()
 
     def _resource_of(self, endpoint: EndpointId) -> ResourceName | None:
         with self._state.lock:
-            resource = self._state.endpoints.heard(endpoint)
+            resource = self._state.endpoints.resource_of(endpoint)
         return None if self._closed else resource
 
     def is_connected(self, resource: ResourceName, name: str) -> bool:
-        """Whether a plugin of this name is connected for the resource."""
+        """True if a plugin of this name is connected for the resource."""
         with self._state.lock:
             return self._connected(resource, name)
 
@@ -241,11 +278,13 @@ class ClientHandler:
         connected = self._state.endpoints.connected()
         return any(each.resource == resource and each.name == name for each in connected)
 
-    def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Departure | None:
-        """The end of a replaced registration is no news, but with Q1 it hits the one that
-        is there now."""
+    def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Disconnection | None:
+        """Handle the late end of a replaced registration: no effect, except with Q1.
+
+        With Q1 it disconnects the plugin that replaced it.
+        """
         endpoints = self._state.endpoints
-        resource = endpoints.replaced(endpoint)
+        resource = endpoints.pop_replaced(endpoint)
         if resource is None or "Q1" not in self._quirks:
             return None
         current = endpoints.serving(resource)
@@ -253,72 +292,75 @@ class ClientHandler:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the kubelet stops or has stopped."""
+        """True if the kubelet is stopping or has stopped."""
         return self._closed
 
     def ignore(self) -> None:
-        """What plugins say from now on is ignored; their connections stay."""
+        """Ignore everything that plugins report from now on; connections stay open."""
         with self._state.lock:
             self._closed = True
 
     def close_connection(self, endpoint: EndpointId) -> None:
-        """Close the connection of one registration; its end is told by ``disconnect``."""
-        client = self._state.clients.get(endpoint)
-        if client is not None:
-            client.close()
+        """Close a registration's connection; ``disconnect`` follows when it has ended."""
+        connection = self._state.connections.get(endpoint)
+        if connection is not None:
+            connection.close()
 
-    def keep_open(self, client: PluginClient) -> None:
-        """Keep the connection of a registration that is none any more until ``close`` (Q3)."""
+    def keep_open(self, connection: Endpoint) -> None:
+        """Leave the connection of a former registration open until ``close`` (Q3)."""
         with self._state.lock:
-            self._kept_open.append(client)
+            self._left_open.append(connection)
 
     def close(self) -> None:
-        """Ignore what plugins say, close every connection and wait for its end."""
+        """Ignore what plugins report, close every connection and wait for its end."""
         self.ignore()
         with self._state.lock:
-            clients = [*self._state.clients.values(), *self._kept_open]
-            self._state.clients.clear()
-            self._kept_open.clear()
-        for client in clients:
-            client.close()
-        for client in clients:
-            client.join()
+            connections = [*self._state.connections.values(), *self._left_open]
+            self._state.connections.clear()
+            self._left_open.clear()
+        # Close all before waiting for any: their threads end at the same time.
+        for connection in connections:
+            connection.close()
+        for connection in connections:
+            connection.join()
 
-    def _note(self, resource: ResourceName, change: _Change) -> _Difference:
-        """With the lock held: take a changed list into the checkpoint and tell whose
-        devices it concerns."""
-        # A resource without devices is in the checkpoint, too, once it was listed.
-        is_news = bool(change.changes) or not self._state.is_noted(resource)
-        if is_news:
+    def _apply(self, resource: ResourceName, change: _Change) -> _Applied:
+        """Put a new list into the checkpoint and find the pods it concerns; needs the lock."""
+        # The first list of a resource is a change even if it has no devices: the file
+        # names the resource from then on.
+        must_write = bool(change.changes) or not self._state.is_noted(resource)
+        if must_write:
             self._state.note_list(resource, change.healthy)
-        # The kubelet writes after every list, also when it equals the one before.
-        is_news |= self._state.is_stale
-        touched = _listed_otherwise(change) if "Q9" in self._quirks else change.touched
+        # After a restart the file can differ from the lists although the list did not change.
+        must_write |= self._state.is_stale
+        touched = _reported_differently(change) if "Q9" in self._quirks else change.touched
         held = self._holders(resource, touched)
-        return _Difference(change.changes, held, change.after, is_news)
+        return _Applied(change.changes, held, change.after, must_write)
 
     def _holders(
         self, resource: ResourceName, touched: frozenset[DeviceId]
     ) -> dict[PodUid, set[DeviceId]]:
         ledger = self._state.ledger
         if "Q8" not in self._quirks:
-            return ledger.holders_of(resource, touched)
+            return ledger.pods_using(resource, touched)
+        # Q8: the kubelet compares ids without the resource, so a device of another resource with
+        # the same id counts, too.
         held: dict[PodUid, set[DeviceId]] = {}
         for name, _ in ledger.resources():
-            for pod, ids in ledger.holders_of(name, touched).items():
+            for pod, ids in ledger.pods_using(name, touched).items():
                 held.setdefault(pod, set()).update(ids)
         return held
 
-    def _follow_up(self, resource: ResourceName, difference: _Difference) -> None:
-        for pod, ids in difference.held.items():
-            self._report(resource, pod, sorted(ids), difference.after)
-        if difference.is_news:
+    def _follow_up(self, resource: ResourceName, applied: _Applied) -> None:
+        for pod, ids in applied.held.items():
+            self._report(resource, pod, sorted(ids), applied.after)
+        if applied.must_write:
             self._write()
 
     def _report(
         self, resource: ResourceName, pod: PodUid, ids: Sequence[DeviceId], after: DeviceList
     ) -> None:
-        """Queue a pod whose device changed health; dropped when the queue is full."""
+        """Queue a report of changed health; drop it if the queue is full."""
         if not self._health_updates.report(pod):
             self._events.publish(
                 EventKind.HEALTH_DROPPED,
@@ -330,27 +372,29 @@ class ClientHandler:
             return
         self._events.publish(
             EventKind.DEVICE_HEALTH,
-            f"{resource} {_states(ids, after)}, held by pod {self.title_of(pod)}",
+            f"{resource} {_states(ids, after)}, allocated to pod {self.title_of(pod)}",
             resource=resource,
             pod=pod,
         )
 
 
-def _listed_otherwise(change: _Change) -> frozenset[DeviceId]:
-    """Q9: the devices that are new, or of which the plugin wrote another health than the last
-    time. Those that vanished, or whose plugin left, have not changed
-    (``genericDeviceUpdateCallback``, v1.32)."""
+def _reported_differently(change: _Change) -> frozenset[DeviceId]:
+    """Return the devices of Q9: new ones, and those that the plugin reports differently.
+
+    Devices that vanished, or whose plugin disconnected, are not among them
+    (``genericDeviceUpdateCallback``, v1.32).
+    """
     before = dict(zip(change.before.device_index.ids, change.before.health, strict=True))
     after = zip(change.after.device_index.ids, change.after.health, strict=True)
     return frozenset(id_ for id_, health in after if before.get(id_) != health)
 
 
 def _states(ids: Iterable[DeviceId], devices: DeviceList) -> str:
-    """What has become of devices, those of one state together."""
-    together: dict[str, list[str]] = {}
+    """Describe what happened to devices, grouped by their state."""
+    by_state: dict[str, list[str]] = {}
     for id_ in ids:
-        together.setdefault(_state(id_, devices), []).append(id_)
-    return "; ".join(f"{', '.join(together[state])}: {state}" for state in sorted(together))
+        by_state.setdefault(_state(id_, devices), []).append(id_)
+    return "; ".join(f"{', '.join(by_state[state])}: {state}" for state in sorted(by_state))
 
 
 def _state(id_: DeviceId, devices: DeviceList) -> str:
@@ -359,15 +403,15 @@ def _state(id_: DeviceId, devices: DeviceList) -> str:
         return "gone"
     if devices.is_healthy(number):
         return "now Healthy"
-    # What the plugin said last stays when it leaves.
-    left = devices.health[number] == HEALTHY
-    return "now Unhealthy, its plugin has left" if left else "now Unhealthy"
+    # The list keeps the health that the plugin reported last, also after it disconnects.
+    disconnected = devices.health[number] == HEALTHY
+    return "now Unhealthy: plugin disconnected" if disconnected else "now Unhealthy"
 
 
 def _describe(difference: Changes) -> str:
     parts = [
-        f"{len(ids)} {word}"
-        for word, ids in (
+        f"{len(ids)} {verb}"
+        for verb, ids in (
             ("added", difference.added),
             ("removed", difference.removed),
             ("changed", difference.changed),

@@ -1,7 +1,19 @@
-"""The core's state and the one lock that guards it.
+"""The state of the device manager, and the one lock that guards it.
 
-Whoever takes ``State.lock`` only lets the core decide: no RPC, file write or callback
-while it is held. Methods here say whether they take the lock or want it held.
+``State`` owns everything that an admission reads or changes: the registrations (``endpoints``)
+and their connections, the ledger, the node's other resources, the manager's record of each pod
+(``PodStates``) and the checkpoint document that mirrors them.
+
+Rules for the lock:
+
+* A thread that holds ``State.lock`` only lets the core decide. It makes no RPC, writes no file,
+  publishes no event and calls no callback. So a slow plugin never
+  makes other threads wait for the lock.
+* Everything is committed in one critical section or not at all; what must be done outside (close
+  a connection, write the checkpoint) is returned and done afterwards.
+* The lock comes last: code that needs another lock as well takes that one first.
+
+``version`` and ``pod_versions`` grow with each change. PodResources answers are cached by them.
 """
 
 from __future__ import annotations
@@ -21,82 +33,199 @@ from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import ContainerName, DeviceId, EndpointId, PodUid, ResourceName
 from devicemanager.core.inventory import EMPTY
-from devicemanager.core.ledger import Draft, Holding, Ledger
-from devicemanager.core.messages import HELD_ALREADY
+from devicemanager.core.ledger import AllocatedDevices, Ledger
+from devicemanager.core.messages import ALREADY_IN_USE
 from devicemanager.core.node import Node
-from devicemanager.core.providers.registry import HintProviders
+from devicemanager.core.providers.provider import HintProvider, HintProviders
 from devicemanager.core.rejection import rejected_by_allocation
 from devicemanager.kubelet.manager.checkpointing import Document, TextDocument, restore
 from devicemanager.kubelet.settings import Settings
 
 
-class PluginClient(Protocol):
-    """What the manager asks of a plugin: the real endpoint, or a fake in tests.
+class Endpoint(Protocol):
+    """The connection to one plugin, as the manager uses it (the kubelet's ``endpoint``).
 
     Every call raises ``RpcError`` if the RPC fails, with the status as Go prints it.
     """
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        """Allocate for one container."""
+        """Call Allocate for one container."""
 
     def preferred_allocation(
         self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
     ) -> tuple[DeviceId, ...]:
-        """GetPreferredAllocation for one container; the first container's answer."""
+        """Call GetPreferredAllocation for one container; return the first response."""
 
     def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
-        """PreStartContainer."""
+        """Call PreStartContainer."""
 
     def close(self) -> None:
-        """Let the connection go; calls under way fail. Never blocks."""
+        """Close the connection; calls in flight fail. Never blocks."""
 
     def join(self) -> None:
-        """Wait until a closed connection tells nothing any more."""
+        """Wait until a closed connection reports nothing more."""
+
+
+@attrs.define(eq=False, repr=False)
+class PodState:
+    """Record of one pod. Records with default values are not stored."""
+
+    admission: PodAllocation | None = None
+    """The admission in progress, or the allocation for one container."""
+    is_deleted: bool = False
+    """True if the pod was deleted during its admission."""
+    affinities: Affinities = attrs.field(factory=dict)
+    """NUMA affinity of each container."""
+    host_devices: frozenset[str] = frozenset()
+    """PCI addresses and network interfaces of the host that the pod uses."""
+
+
+_EMPTY_STATE = PodState()
+
+
+class PodStates:
+    """Records by UID. Every method but ``has_inactive`` must be called with the lock held."""
+
+    def __init__(self) -> None:
+        self._states: dict[PodUid, PodState] = {}
+        # Not a field of the records: every admission checks if there are any. A dict, because an
+        # empty set needs three times the memory.
+        self._inactive: dict[PodUid, None] = {}
+
+    def get(self, pod: PodUid) -> PodState:
+        """Return the pod's record, or one with default values; must not be changed."""
+        return self._states.get(pod, _EMPTY_STATE)
+
+    def begin(self, allocation: PodAllocation) -> None:
+        """Record that an admission begins; the pod is active from now on."""
+        self._inactive.pop(allocation.pod.uid, None)
+        self._record(allocation.pod.uid).admission = allocation
+
+    def end(self, pod: PodUid) -> None:
+        """Record that the pod's admission has ended, with either result."""
+        state = self._record(pod)
+        state.admission, state.is_deleted = None, False
+        self._drop_if_empty(pod)
+
+    def set_affinities(self, pod: PodUid, affinities: Affinities) -> None:
+        """Replace the NUMA affinities of the pod's containers."""
+        self._record(pod).affinities = affinities
+        self._drop_if_empty(pod)
+
+    def set_host_devices(self, pod: PodUid, names: frozenset[str]) -> None:
+        """Replace the host devices that the pod uses."""
+        self._record(pod).host_devices = names
+        self._drop_if_empty(pod)
+
+    def host_devices_in_use(self) -> frozenset[str]:
+        """Return the host devices of all pods."""
+        return frozenset[str]().union(*(state.host_devices for state in self._states.values()))
+
+    def holder_of(self, name: str) -> PodUid | None:
+        """Return the pod that uses this host device."""
+        for pod, state in self._states.items():
+            if name in state.host_devices:
+                return pod
+        return None
+
+    def deactivate(self, pod: PodUid) -> None:
+        """Mark a pod whose devices the next admission of another pod frees."""
+        self._inactive[pod] = None
+
+    @property
+    def has_inactive(self) -> bool:
+        """True if devices of a pod are to be freed. Can be read without the lock."""
+        return bool(self._inactive)
+
+    def inactive(self) -> list[PodUid]:
+        """Return the pods whose devices are to be freed, each with ``State.forget``."""
+        return sorted(self._inactive)
+
+    def forget(self, pod: PodUid) -> None:
+        """Clear the pod's record, except for an admission in progress."""
+        self._inactive.pop(pod, None)
+        state = self._states.get(pod)
+        if state is not None:
+            state.affinities, state.host_devices = {}, frozenset()
+            self._drop_if_empty(pod)
+
+    def delete(self, pod: PodUid) -> None:
+        """Record that the pod is deleted; its admission in progress, if any, must fail."""
+        state = self._states.get(pod)
+        if state is not None and state.admission is not None:
+            state.is_deleted = True
+
+    def admissions(self) -> Iterator[PodAllocation]:
+        """Yield the admissions in progress."""
+        for state in self._states.values():
+            if state.admission is not None:
+                yield state.admission
+
+    def _record(self, pod: PodUid) -> PodState:
+        state = self._states.get(pod)
+        if state is None:
+            state = self._states[pod] = PodState()
+        return state
+
+    def _drop_if_empty(self, pod: PodUid) -> None:
+        state = self._states[pod]
+        if state.admission is None and not state.affinities and not state.host_devices:
+            del self._states[pod]
 
 
 class State:
-    """Endpoints, ledger and their clients, with the checkpoint that mirrors them."""
+    """Registrations, ledger, pods and node, with the checkpoint that mirrors them."""
 
     def __init__(
         self,
+        settings: Settings,
         store: Store,
-        hint_providers: HintProviders,
-        node: Node,
         written: Callable[[], None],
-        endpoints: Endpoints | None = None,
-        ledger: Ledger | None = None,
+        providers: Iterable[HintProvider] | None = None,
         document: Document | None = None,
     ) -> None:
-        """``written`` is called after every write of the checkpoint, without the lock;
-        ``document`` makes what is written."""
+        """``written`` is called after every checkpoint write, without the lock.
+
+        ``providers`` are those of the previous manager, with their allocations; None takes new
+        ones from the settings. ``document`` builds the contents of the checkpoint.
+        """
+        behaviour = settings.behaviour
         self.lock = threading.Lock()
-        """Guards every other field here. Single reads of ``clients`` and ``version`` do
-        without it."""
-        self.endpoints = Endpoints() if endpoints is None else endpoints
-        self.ledger = Ledger() if ledger is None else ledger
-        self.hint_providers = hint_providers
-        self.node = node
-        self.clients: dict[EndpointId, PluginClient] = {}
+        """Guards every other field, except for single reads of ``connections`` and ``version``."""
+        self.endpoints = Endpoints(
+            several=behaviour.several_plugins, lists_of_all="Q24" in settings.quirks
+        )
+        self.ledger = Ledger(ignores_drafts="Q25" in settings.quirks)
+        self.hint_providers = HintProviders(settings.providers if providers is None else providers)
+        self.node = Node(
+            settings.node_amounts, unknown_init_requests=behaviour.unknown_init_requests
+        )
+        self.pods = PodStates()
+        self.is_sources_ready = True
+        """False while a restarted kubelet does not know all pods yet."""
+        self.connections: dict[EndpointId, Endpoint] = {}
         self.version = 0
-        """Grows with every change of lists, holdings or known resources."""
+        """Grows with every change of lists, allocations or known resources."""
         self.pod_versions: dict[PodUid, int] = {}
-        """The version at which what a pod holds last changed."""
+        """The version at which the pod's allocations last changed."""
         self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
-        """Whether the file names devices that no plugin has listed since it was read."""
-        # Deleted pods whose entries wait for a write (Q10). A dict, as an empty set takes three
-        # times as much.
-        self._kept: dict[PodUid, None] = {}
+        """True if the file names devices that no plugin has listed since it was read."""
+        self._keep_entries = "Q10" in settings.quirks
+        # Q10: deleted pods whose entries stay in the file until another change is written. A
+        # dict, because an empty set needs three times the memory.
+        self._leftover: dict[PodUid, None] = {}
         self.writer = Writer(store, self._render, written)
 
-    # -- with the lock held ----------------------------------------------------------
+    # -- must be called with the lock held -------------------------------------------
 
     def changed(self) -> None:
-        """Something that PodResources or capacity shows is different now."""
+        """Record a change of something that PodResources or capacity shows."""
         self.version += 1
 
     def note_list(self, resource: ResourceName, healthy: tuple[DeviceId, ...] | None) -> None:
-        """The list that counts for a resource is another one; None: it is gone."""
+        """Put a resource's healthy devices into the checkpoint; None removes the resource."""
+        # A copy: snapshots that are being written share the current mapping.
         registered = dict(self._document.registered)
         if healthy is None:
             registered.pop(resource, None)
@@ -106,48 +235,59 @@ class State:
         self.changed()
 
     def is_noted(self, resource: ResourceName) -> bool:
-        """Whether the checkpoint names the resource."""
+        """True if the checkpoint names the resource."""
         return resource in self._document.registered
 
     def note_pod(self, pod: PodUid) -> None:
-        """A pod holds something else now."""
-        self._kept.pop(pod, None)
+        """Put the pod's current allocations into the checkpoint."""
+        self._leftover.pop(pod, None)
         self._document.put(pod, self.ledger.pod(pod))
         self.changed()
+        # After ``changed``: the pod must have a version that no reader has seen yet.
         self.pod_versions[pod] = self.version
 
-    def forget(self, pod: PodUid, *, keep_entries: bool = False) -> bool:
-        """Free what a pod holds. Returns whether the checkpoint is another one now.
-
-        ``keep_entries`` leaves its entries in the checkpoint until another change is
-        written (Q10).
-        """
+    def forget(self, pod: PodUid) -> bool:
+        """Free everything that is allocated to a pod. True if the checkpoint must be written."""
+        self.pods.forget(pod)
         self.node.remove(pod)
         self.hint_providers.release(pod)
         if self.pod_versions.pop(pod, None) is not None:
             self.changed()
         if pod not in self.ledger:
             return False
-        if keep_entries:
-            self._kept[pod] = None
+        if self._keep_entries:
+            self._leftover[pod] = None
         else:
             self._document.remove(pod)
-        # Last: as long as it is there, this can be done again after an interrupt.
+        # Last: while the ledger has the pod, this can be repeated after an interrupt.
         self.ledger.release(pod)
-        return not keep_entries
+        return not self._keep_entries
 
-    def withdraw(self, allocation: PodAllocation, others: Iterable[Draft]) -> bool:
-        """Undo an admission of which any part may have happened. ``others`` are the drafts of
-        those that are under way. Returns whether the checkpoint is another one now."""
+    def free_inactive(self) -> None:
+        """Free the devices of inactive pods, once all pods are known."""
+        if self.is_sources_ready:
+            for pod in self.pods.inactive():
+                self.forget(pod)
+
+    def recount(self) -> None:
+        """Rebuild the ledger's indexes from its entries and the admissions in progress."""
+        self.ledger.recount(each.draft for each in self.pods.admissions())
+
+    def withdraw(self, allocation: PodAllocation) -> bool:
+        """Undo an admission that may be partly done. True if the checkpoint must be written."""
         uid = allocation.pod.uid
+        # A pod that is readmitted keeps its CPUs, memory and node share if the interrupt came
+        # before this admission changed them.
         is_new = uid not in self.pod_versions
+        others = [each.draft for each in self.pods.admissions() if each is not allocation]
         entered = self.ledger.withdraw(allocation.draft, others)
+        # The interrupt can have hit the node's sums between two assignments.
         self.node.recount()
         if allocation.placed or is_new:
             self.node.remove(uid)
-        if allocation.took or is_new:
+        if allocation.used_providers or is_new:
             self.hint_providers.release(uid)
-        if entered or allocation.took:
+        if entered or allocation.used_providers:
             self.note_pod(uid)
         return entered
 
@@ -157,7 +297,10 @@ class State:
         devices: Mapping[str, Mapping[str, Iterable[str]]],
         no_topology_node: int,
     ) -> None:
-        """Enter what a pod holds. Raises Rejected if somebody holds a device already."""
+        """Enter devices that are already allocated to a pod.
+
+        Raises Rejected, and changes nothing, if one of them is allocated to another container.
+        """
         entries = [
             (ContainerName(container), ResourceName(resource), frozenset(map(DeviceId, ids)))
             for container, by_resource in devices.items()
@@ -165,16 +308,16 @@ class State:
         ]
         self._check_free(pod, entries)
         self.ledger.restore(
-            (pod, container, resource, self._placed(resource, ids, no_topology_node))
+            (pod, container, resource, self._holding(resource, ids, no_topology_node))
             for container, resource, ids in entries
         )
         self.note_pod(pod)
 
-    def _placed(
+    def _holding(
         self, resource: ResourceName, ids: frozenset[DeviceId], no_topology_node: int
-    ) -> Holding:
+    ) -> AllocatedDevices:
         listed = self.endpoints.devices(resource) or EMPTY
-        return Holding(by_numa_node(listed, ids, no_topology_node), b"")
+        return AllocatedDevices(by_numa_node(listed, ids, no_topology_node), b"")
 
     def _check_free(
         self,
@@ -183,150 +326,52 @@ class State:
     ) -> None:
         mine: set[tuple[ResourceName, DeviceId]] = set()
         for _, resource, ids in entries:
-            holders = self.ledger.holders_of(resource, ids)
+            holders = self.ledger.pods_using(resource, ids)
             holders.pop(pod, None)
+            # The given devices themselves can name one device for two containers.
             twice = {id_ for id_ in ids if (resource, id_) in mine}
             if twice:
                 holders[pod] = twice
             mine.update((resource, id_) for id_ in ids)
             for holder, held in sorted(holders.items()):
                 error = AllocationError(
-                    HELD_ALREADY.format(device=min(held), resource=resource, pod=holder)
+                    ALREADY_IN_USE.format(device=min(held), resource=resource, pod=holder)
                 )
                 raise rejected_by_allocation(error)
 
     def load(self, saved: checkpoint.Checkpoint, now: float) -> None:
-        """Take over a checkpoint: its resources are known, with 0 devices and a stopped
-        endpoint each, until their plugin lists again (``readCheckpoint``, v1.32)."""
+        """Restore a checkpoint.
+
+        Its resources have 0 devices and a stopped endpoint until their plugins send a list
+        (``readCheckpoint``, v1.32).
+        """
         restore(self.ledger, saved.entries or ())
         for pod in self.ledger.pods():
             self.note_pod(pod)
         for name, ids in sorted((saved.registered_devices or {}).items()):
             resource = ResourceName(name)
+            # Its grace period starts now: the plugins of a restarted kubelet get the whole period.
             self.endpoints.restore(resource, now)
             self.note_list(resource, ())
+            # Healthy devices in the file that no plugin has confirmed: the next list must be
+            # written even if it changes nothing else.
             self.is_stale |= bool(ids)
+        self.is_sources_ready = not self.ledger.pods()
 
-    # -- taking the lock -------------------------------------------------------------
+    # -- takes the lock --------------------------------------------------------------
 
     def _render(self) -> checkpoint.Contents:
+        # The snapshot is a copy of pointers; its text is built without the lock.
         with self.lock:
             self.is_stale = False
-            while self._kept:
-                self._document.remove(self._kept.popitem()[0])
+            while self._leftover:
+                self._document.remove(self._leftover.popitem()[0])
             contents = self._document.snapshot()
         return contents()
 
 
-@attrs.define(eq=False, repr=False)
-class PodState:
-    """One pod's record; one that says nothing is not kept."""
-
-    admission: PodAllocation | None = None
-    """The admission that is under way, or the allocation for one container."""
-    is_deleted: bool = False
-    """Whether the pod was deleted while its admission was under way."""
-    affinities: Affinities = attrs.field(factory=dict)
-    """The NUMA nodes that its containers were aligned to."""
-    host_devices: frozenset[str] = frozenset()
-    """What of the host was given to it: PCI addresses and network interfaces."""
-
-
-_NOTHING = PodState()
-
-
-class PodStates:
-    """The records by UID. Whoever calls holds the state's lock."""
-
-    def __init__(self) -> None:
-        self._states: dict[PodUid, PodState] = {}
-        # Apart from the records: every admission looks whether there are any. A dict, as an empty
-        # set takes three times as much.
-        self._inactive: dict[PodUid, None] = {}
-
-    def get(self, pod: PodUid) -> PodState:
-        """The pod's record, or one that says nothing; not for changes."""
-        return self._states.get(pod, _NOTHING)
-
-    def begin(self, allocation: PodAllocation) -> None:
-        """An admission is under way from now on; the pod is active."""
-        self._inactive.pop(allocation.pod.uid, None)
-        self._of(allocation.pod.uid).admission = allocation
-
-    def end(self, pod: PodUid) -> None:
-        """The pod's admission has ended, one way or the other."""
-        state = self._of(pod)
-        state.admission, state.is_deleted = None, False
-        self._tidy(pod)
-
-    def align(self, pod: PodUid, affinities: Affinities) -> None:
-        """The pod's containers are aligned so, and not as before."""
-        self._of(pod).affinities = affinities
-        self._tidy(pod)
-
-    def assign_host_devices(self, pod: PodUid, names: frozenset[str]) -> None:
-        """The pod has these devices of the host and no other."""
-        self._of(pod).host_devices = names
-        self._tidy(pod)
-
-    def host_devices_in_use(self) -> frozenset[str]:
-        """The devices of the host that some pod has."""
-        return frozenset[str]().union(*(state.host_devices for state in self._states.values()))
-
-    def holder_of(self, name: str) -> PodUid | None:
-        """The pod that has this device of the host."""
-        for pod, state in self._states.items():
-            if name in state.host_devices:
-                return pod
-        return None
-
-    def deactivate(self, pod: PodUid) -> None:
-        """What the pod holds goes with the next admission of another."""
-        self._inactive[pod] = None
-
-    @property
-    def has_inactive(self) -> bool:
-        """Whether devices of some pod are to be freed. May be read without the lock."""
-        return bool(self._inactive)
-
-    def inactive(self) -> list[PodUid]:
-        """The pods whose devices are to be freed now, each by ``forget``."""
-        return sorted(self._inactive)
-
-    def forget(self, pod: PodUid) -> None:
-        """The pod holds nothing any more. Its admission learns that, if one is under way."""
-        self._inactive.pop(pod, None)
-        state = self._states.get(pod)
-        if state is not None:
-            state.affinities, state.host_devices = {}, frozenset()
-            self._tidy(pod)
-
-    def delete(self, pod: PodUid) -> None:
-        """The pod is gone; an admission that is under way must come to nothing."""
-        state = self._states.get(pod)
-        if state is not None and state.admission is not None:
-            state.is_deleted = True
-
-    def admissions(self) -> Iterator[PodAllocation]:
-        """Those that are under way."""
-        for state in self._states.values():
-            if state.admission is not None:
-                yield state.admission
-
-    def _of(self, pod: PodUid) -> PodState:
-        state = self._states.get(pod)
-        if state is None:
-            state = self._states[pod] = PodState()
-        return state
-
-    def _tidy(self, pod: PodUid) -> None:
-        state = self._states[pod]
-        if state.admission is None and not state.affinities and not state.host_devices:
-            del self._states[pod]
-
-
 def allocation_rules(settings: Settings) -> Rules:
-    """How devices are allocated under these settings."""
+    """Return the core's allocation rules for a kubelet version and its quirks."""
     behaviour = settings.behaviour
     return Rules(
         quirks=settings.quirks,
@@ -337,15 +382,3 @@ def allocation_rules(settings: Settings) -> Rules:
         empty_reply=behaviour.empty_allocate_reply,
         no_topology_node=behaviour.no_topology_node,
     )
-
-
-def new_endpoints(settings: Settings) -> Endpoints:
-    """Endpoints of which nobody has registered yet."""
-    return Endpoints(
-        several=settings.behaviour.several_plugins, lists_of_all="Q24" in settings.quirks
-    )
-
-
-def new_ledger(settings: Settings) -> Ledger:
-    """A ledger without entries."""
-    return Ledger(overlooks_drafts="Q25" in settings.quirks)

@@ -1,55 +1,57 @@
-"""What one look at the manager's state shows, taken in one moment and cheaply.
+"""A consistent snapshot of the manager's state, for views.
 
-Everything in it is a value that is replaced and never changed, so whoever looks again can
-tell by identity what is still the same.
+Its values are replaced and never changed, so a later snapshot has the same objects wherever
+nothing has changed. Loaded with the first view: a kubelet that nothing displays needs none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
-from devicemanager.core.allocation.container import PodAllocation
-from devicemanager.core.endpoints import Endpoint
+from devicemanager.core.endpoints import EndpointInfo
 from devicemanager.core.ids import DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import NOBODY, PodHoldings
+from devicemanager.core.ledger import LEAKED, AllocatedByContainer
 from devicemanager.kubelet.manager.state import State
 
-__all__ = ["ManagerSnapshot", "Reserved", "look"]
+__all__ = ["ManagerSnapshot", "Reserved", "snapshot"]
 
 Reserved = tuple[PodUid, ResourceName, frozenset[DeviceId]]
-"""Devices that were chosen for a pod whose admission is under way; for nobody if they leaked
-(Q4)."""
+"""Devices reserved by an admission in progress, or leaked by one (``LEAKED``, Q4)."""
 
 
 @attrs.frozen(eq=False)
 class ManagerSnapshot:
-    """Plugins, lists and holdings of one moment."""
+    """Plugins, lists and allocations of one moment."""
 
     lists: Mapping[ResourceName, DeviceList]
-    """The list that counts for each known resource, sorted by name."""
-    serving: Mapping[ResourceName, Endpoint]
-    """Which registration is asked to allocate; a stopped one if none is connected."""
-    connected: tuple[Endpoint, ...]
+    """The current list of each known resource, sorted by name."""
+    serving: Mapping[ResourceName, EndpointInfo]
+    """The registration that Allocate is sent to; a stopped one if none is connected."""
+    connected: tuple[EndpointInfo, ...]
     """Every connected registration, oldest first."""
-    held: Mapping[PodUid, PodHoldings]
+    held: Mapping[PodUid, AllocatedByContainer]
+    """Allocated devices."""
     reserved: tuple[Reserved, ...]
 
 
-def look(state: State, admissions: Iterable[PodAllocation]) -> ManagerSnapshot:
-    """With the state's lock held. ``admissions`` are those under way. Costs a step for each
-    resource, plugin and pod, and none for a device."""
+def snapshot(state: State) -> ManagerSnapshot:
+    """Take a snapshot; must be called with the state's lock held.
+
+    The cost grows with resources, plugins and pods, but not with devices.
+    """
     lists = dict(state.endpoints.resources())
     serving = {name: state.endpoints.serving(name) for name in lists}
+    # Reservations are copied one by one: the sets inside are never changed, but the lists are.
     drafts = [
         (each.pod.uid, resource, ids)
-        for each in admissions
+        for each in state.pods.admissions()
         for resource, reservations in each.draft.reserved.items()
         for ids in reservations
     ]
-    leaked = [(NOBODY, resource, ids) for resource, ids in state.ledger.leaked()]
+    leaked = [(LEAKED, resource, ids) for resource, ids in state.ledger.leaked()]
     return ManagerSnapshot(
         lists,
         {name: endpoint for name, endpoint in serving.items() if endpoint is not None},

@@ -1,4 +1,4 @@
-"""What an admission answers."""
+"""The result of an admission, as ``MockKubelet.admit`` returns it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from devicemanager.core.ids import ResourceName
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.pods import Pod
 from devicemanager.core.rejection import Rejected
 from devicemanager.core.topology import Hint
@@ -27,39 +27,42 @@ class ContainerOutcome:
     """One container of an admitted pod."""
 
     name: str
-    holdings: Mapping[ResourceName, Holding] = attrs.field(repr=False)
+    holdings: Mapping[ResourceName, AllocatedDevices] = attrs.field(repr=False)
     affinity: tuple[int, ...] | None = None
-    """NUMA nodes it was aligned to; None for no affinity."""
+    """NUMA nodes that it was aligned to; None for no affinity."""
     options: RunOptions | None = attrs.field(default=None, repr=False)
     """The merged settings it was started with; None if it was not started."""
     error: str = ""
-    """Why the container did not start; empty if it did, or was not asked to."""
+    """Why the container did not start; empty if it did, or was not to be started."""
     claims: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """The devices of the structured claims that the container uses, as ``pool/device``."""
+    """Devices of the structured claims that the container uses, as ``pool/device``."""
+    # A function, not the settings: merging decodes the responses of plugins, and most tests never
+    # read the settings.
     merging: Callable[[], RunOptions] | None = attrs.field(default=None, repr=False, eq=False)
-    """Merges the settings by rules of the kubelet's version; None by those of today."""
+    """Merges the settings by the rules of the kubelet's version; None for the current rules."""
 
     @property
     def devices(self) -> dict[str, list[str]]:
-        """Device ids per resource, sorted."""
+        """Device ids by resource, sorted."""
         return {resource: sorted(self.holdings[resource].ids) for resource in self.holdings}
 
     @property
     def run_options(self) -> RunOptions:
-        """The merged settings of all resources. Raises WireError if the plugin's answer
-        cannot be read."""
+        """The merged settings of all resources. Raises WireError if a plugin's response is
+        unreadable."""
         if self.options is not None:
             return self.options
         return merged_options(self.holdings) if self.merging is None else self.merging()
 
     def oci(self, cdi: Registry | None = None) -> Fragment:
-        """What a runtime would be told of the settings: part of an OCI configuration.
+        """Return the part of an OCI configuration that the settings make.
 
         Reads the device nodes of this host, and for CDI devices the specification files in
-        ``/etc/cdi`` and ``/var/run/cdi`` unless ``cdi`` has them. Raises OciError for what
-        is not there or cannot be rendered, CdiError for CDI devices that no file has, and
-        WireError as :attr:`run_options`.
+        ``/etc/cdi`` and ``/var/run/cdi`` unless ``cdi`` has them. Raises OciError for a setting
+        that is missing on the host or cannot be rendered, CdiError for CDI devices that no file
+        defines, and WireError as :attr:`run_options`.
         """
+        # Imported here: only tests that render OCI need the runtime, and it loads YAML.
         from devicemanager.kubelet.runtime.cdi import load
         from devicemanager.kubelet.runtime.oci import render
 
@@ -68,19 +71,22 @@ class ContainerOutcome:
 
 
 class NoContainers(dict[str, Any]):
-    """The containers of a rejected pod: none. A look for one is a KeyError that says why."""
+    """Containers of a rejected pod: none. Looking one up is a KeyError with the reason."""
 
     def __init__(self, rejection: str) -> None:
         super().__init__()
         self._rejection = rejection
 
+    # A dict that explains missing keys, because a test that forgets to check ``admitted`` fails
+    # here.
     def __missing__(self, name: str) -> ContainerOutcome:
         raise KeyError(f"{name}: {self._rejection}")
 
 
-class Once:
-    """An explanation that is built when it is first asked for, and kept."""
+class LazyExplanation:
+    """An explanation that is built on first use."""
 
+    # Explaining costs more than admitting; most explanations are never read.
     __slots__ = ("_build", "_built")
 
     def __init__(self, build: Callable[[], AdmissionExplanation]) -> None:
@@ -95,33 +101,38 @@ class Once:
 
 @attrs.frozen
 class Admission:
-    """The answer to ``admit``: the containers' devices and settings, or the rejection with
-    the reason and message of the pod's status."""
+    """The result of ``admit``: the containers' devices and settings, or the rejection.
+
+    A rejection has the reason and message of the pod's status.
+    """
 
     pod: Pod
     admitted: bool
     reason: str = ""
     message: str = ""
     containers: Mapping[str, ContainerOutcome] = attrs.field(factory=dict)
-    """By name; of a pod that was not admitted there is none, and asking says why."""
+    """By name. A rejected pod has none, and looking one up is a KeyError with the reason."""
     explaining: Callable[[], AdmissionExplanation] | None = attrs.field(
         default=None, repr=False, eq=False
     )
-    """Builds the explanation when it is asked for."""
+    """Builds the explanation on first use."""
 
     @property
     def uid(self) -> str:
-        """The pod's UID, by which everything else asks for it."""
+        """The pod's UID, which identifies it in all other calls."""
         return self.pod.uid
 
     @property
     def explanation(self) -> AdmissionExplanation | None:
-        """Why these devices, or why none: hints, their merge, what was free where. None if
-        the pod did not get as far as allocation."""
+        """Why the pod got these devices, or none.
+
+        It has the hints, their merge, and the free devices by NUMA node. None if the pod was
+        rejected before allocation.
+        """
         return None if self.explaining is None else self.explaining()
 
     def explain(self) -> str:
-        """The explanation as text, with a drawing of NUMA nodes and devices."""
+        """Return the explanation as text, with a drawing of NUMA nodes and devices."""
         from devicemanager.core.explanation.text import render
 
         explanation = self.explanation
@@ -130,14 +141,15 @@ class Admission:
         return render(explanation)
 
     def raise_for_rejection(self) -> None:
-        """Raises Rejected if the pod was not admitted."""
+        """Raise Rejected if the pod was rejected."""
         if not self.admitted:
             raise Rejected(self.reason, self.message)
 
+    # ``if kubelet.admit(pod):`` would be true for a rejected pod, too.
     def __bool__(self) -> bool:
-        raise TypeError("ask for .admitted: an Admission is true either way")
+        raise TypeError("an Admission has no truth value: use its .admitted")
 
 
 def affinity_nodes(hint: Hint | None) -> tuple[int, ...] | None:
-    """A hint's NUMA nodes, None for no affinity."""
+    """Return the NUMA nodes of a hint; None for no affinity."""
     return None if hint is None or hint.mask is None else nodes_of(hint.mask)

@@ -1,7 +1,22 @@
-"""What becomes of containers that end: started again after a while, or the end of their pod.
+"""Restart containers that exit, and delete pods gracefully.
 
-And graceful deletion: a pod that is to go keeps its devices until its containers have ended.
-Time is the kubelet's clock, so a test may turn it.
+Theory of operation. ``exited`` records the exit and then decides (``_after_end``). The first
+case that applies counts:
+
+1. The pod is being deleted: if nothing runs any more, delete it.
+2. The container is restarted, by restartPolicy or because it is a sidecar: start it at once the
+   first time, then with an exponential back-off (``BackOff``).
+3. No app container runs or will run again: the pod has succeeded or failed.
+
+A timer per container waits for the back-off, and a timer per pod for the grace period of a
+deletion. Timers belong to the kubelet's clock, so a test can advance them, and to one kubelet
+instance: ``close`` cancels them, and ``resume`` of the next instance starts waiting
+containers at once, because a restarted kubelet has forgotten its back-offs.
+
+Races: a timer can fire while the pod is deleted or the kubelet stops. Each callback removes its
+own timer, gives up if the lifecycle is closed, and checks under the store's lock that the pod
+is current and the container does not run. ``_call_at`` registers the timer after it is armed,
+so it checks ``_closed`` again afterwards.
 """
 
 from __future__ import annotations
@@ -26,7 +41,7 @@ INITIAL, LONGEST = 10.0, 300.0
 """Seconds of the first wait and of the longest (``backOffPeriod``, ``MaxCrashLoopBackOff``,
 pkg/kubelet/kubelet.go, v1.32)."""
 _STABLE = 2 * LONGEST
-"""Seconds after which a container that runs counts as well again."""
+"""Seconds after which a running container counts as stable again."""
 
 Key = TypeVar("Key")
 
@@ -38,25 +53,25 @@ class _Entry:
 
 
 class BackOff(Generic[Key]):
-    """The kubelet's back-off by container: the first restart comes at once, then waits double
-    (``flowcontrol.Backoff``, client-go v1.32, as ``doBackOff`` uses it). A container that has
-    run for more than 10 minutes since its last start begins anew.
+    """The kubelet's restart back-off: the first restart is immediate, then each wait doubles.
 
-    Times are seconds on any clock that does not go back.
+    It follows ``flowcontrol.Backoff`` (client-go v1.32) as ``doBackOff`` uses it. A container
+    that ran for more than 10 minutes since its last start begins again without a wait. Times
+    are seconds of any monotonic clock.
     """
 
     def __init__(self) -> None:
         self._entries: dict[Key, _Entry] = {}
 
     def wait(self, key: Key, finished_at: float) -> float:
-        """Seconds from the end of a container until it may be started; 0 for at once."""
+        """Return the seconds from a container's end until it may be started; 0 for at once."""
         entry = self._entries.get(key)
         if entry is None or finished_at - entry.updated_at > _STABLE:
             return 0.0
         return entry.seconds
 
     def starts(self, key: Key, finished_at: float, now: float) -> None:
-        """A container that ended at ``finished_at`` is started again now."""
+        """Record that a container that ended at ``finished_at`` is started now."""
         entry = self._entries.get(key)
         if entry is None or finished_at - entry.updated_at > _STABLE:
             self._entries[key] = _Entry(INITIAL, now)
@@ -64,12 +79,12 @@ class BackOff(Generic[Key]):
             self._entries[key] = _Entry(min(2 * entry.seconds, LONGEST), now)
 
     def forget(self, key: Key) -> None:
-        """The container is no more."""
+        """Forget a container."""
         self._entries.pop(key, None)
 
 
 def go_seconds(seconds: float) -> str:
-    """A whole number of seconds as Go prints a duration: ``10s``, ``1m20s``, ``5m0s``."""
+    """Format whole seconds as Go prints a duration: ``10s``, ``1m20s``, ``5m0s``."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
@@ -78,12 +93,15 @@ _SHORTEST_GRACE = 1.0
 """Seconds (``calculateEffectiveGracePeriod``, pkg/kubelet/pod_workers.go, v1.32)."""
 
 _Key = tuple[PodUid, ContainerName | None]
-"""A container, or with None the deletion of its pod."""
+"""A container; with None, the deletion of its pod."""
 
 
-class ContainerLife:
-    """Follows the containers of one kubelet's process. Back-offs end with it: the next one
-    starts at once what waits, as a kubelet does that has forgotten them."""
+class ContainerLifecycle:
+    """Follows the containers of one kubelet instance; thread-safe.
+
+    Back-offs end with the instance. The next one starts waiting containers at once, as a
+    kubelet that has forgotten its back-offs does.
+    """
 
     def __init__(
         self,
@@ -94,15 +112,14 @@ class ContainerLife:
         finish: Callable[[PodRecord, Phase], None],
         remove: Callable[[PodRecord], None],
     ) -> None:
-        """``finish`` makes a pod Succeeded or Failed, ``remove`` deletes it; both free what
-        it holds."""
+        """``finish`` sets a pod's final phase, ``remove`` deletes it; both free its devices."""
         self._store = store
         self._containers = containers
         self._clock = clock
         self._events = events
         self._finish = finish
         self._remove = remove
-        # Guards the three below.
+        # Guards the three fields below.
         self._lock = threading.Lock()
         self._back_off: BackOff[_Key] = BackOff()
         self._timers: dict[_Key, Cancel] = {}
@@ -111,7 +128,7 @@ class ContainerLife:
     # -- the end of a container ------------------------------------------------------
 
     def exited(self, uid: str, name: str, exit_code: int, reason: str) -> None:
-        """A running container has ended by itself. Raises RequestError if it does not run."""
+        """Record that a running container exited. Raises RequestError if it is not running."""
         with self._store.lock:
             record = self._store.known(uid)
             container, _ = record.container(name)
@@ -121,7 +138,7 @@ class ContainerLife:
     def _note_end(
         self, record: PodRecord, container: Container, exit_code: int, reason: str
     ) -> None:
-        """With the store's lock."""
+        """Record the end; must be called with the store's lock held."""
         state = record.status(container.name).state
         if container.name not in record.running:
             raise RequestError(
@@ -153,7 +170,7 @@ class ContainerLife:
             self._finish(record, phase)
 
     def _last_phase(self, record: PodRecord) -> Phase | None:
-        """Succeeded or Failed, once no app container runs or will run again. Sidecars are
+        """Return the final phase if no app container runs or will run again; sidecars are
         stopped then."""
         with self._store.lock:
             apps = {container.name for container in record.pod.containers}
@@ -166,11 +183,12 @@ class ContainerLife:
     # -- starting again --------------------------------------------------------------
 
     def _restart_later(self, record: PodRecord, container: Container, finished_at: float) -> None:
-        """Start a container as soon as its back-off is over: now, if it has none."""
+        """Start a container as soon as its back-off is over, possibly at once."""
         key = record.pod.uid, container.name
         with self._lock:
             wait = self._back_off.wait(key, finished_at)
         when = finished_at + wait
+        # Not by a timer, even of 0 seconds: the caller of ``exited`` can rely on a restart at once.
         if when <= self._clock.monotonic():
             self._restart(record, container, finished_at)
             return
@@ -179,7 +197,7 @@ class ContainerLife:
             f"pod={record.pod.name}_{record.pod.namespace}({record.pod.uid})"
         )
         with self._store.lock:
-            record.waits(container.name, "CrashLoopBackOff", message)
+            record.set_waiting(container.name, "CrashLoopBackOff", message)
         self._call_at(key, when, lambda: self._restart(record, container, finished_at))
         self._events.publish(EventKind.CONTAINER_BACK_OFF, message, pod=record.pod.uid)
 
@@ -194,17 +212,20 @@ class ContainerLife:
         with self._lock:
             self._back_off.starts(key, finished_at, self._clock.monotonic())
         try:
+            # Without any lock: PreStartContainer may block in the plugin.
             self._containers.start(record, container.name)
         except (DeviceManagerError, ValueError) as error:
+            # The failure can be the deletion of the pod; then there is nothing to report.
             if self._may_start(record, container):
                 self._containers.failed(record, container, error)
-                # Tried again like one that has ended, and when that one ended.
+                # Retried like a container that exited, at the time when it last did.
                 self._try_again(record, container, finished_at)
 
     def _try_again(self, record: PodRecord, container: Container, finished_at: float) -> None:
         key = record.pod.uid, container.name
         with self._lock:
             when = finished_at + self._back_off.wait(key, finished_at)
+        # The back-off can be over already; without a minimum this would be a busy loop.
         when = max(when, self._clock.monotonic() + _SHORTEST_GRACE)
         self._call_at(key, when, lambda: self._restart(record, container, finished_at))
 
@@ -218,8 +239,11 @@ class ContainerLife:
             )
 
     def resume(self, record: PodRecord) -> None:
-        """A new process takes a pod over whose containers another one had started: what has
-        ended meanwhile or waits is started, and a deletion goes on with its whole grace."""
+        """Continue with a pod whose containers an earlier kubelet instance started.
+
+        Containers that exited meanwhile or waited are started. A deletion starts its whole
+        grace period again.
+        """
         grace = record.deletion_grace
         if grace is not None:
             self._await_deletion(record, grace)
@@ -238,11 +262,12 @@ class ContainerLife:
     # -- deletion --------------------------------------------------------------------
 
     def delete(self, uid: str, grace: float) -> None:
-        """A pod is to be deleted: its containers have ``grace`` seconds, at least 1, to end."""
+        """Delete a pod gracefully: its containers have ``grace`` seconds, at least 1, to exit."""
         grace = max(grace, _SHORTEST_GRACE)
         with self._store.lock:
             record = self._store.known(uid)
             before = record.deletion_grace
+            # As in the kubelet, a second deletion can only shorten the grace period.
             is_shorter = before is None or grace < before
             if is_shorter:
                 record.deletion_grace = grace
@@ -253,6 +278,7 @@ class ContainerLife:
                 f"{go_seconds(grace)} to end",
                 pod=record.pod.uid,
             )
+        # A pod that is being deleted restarts no containers.
         self.forget(record)
         if is_shorter:
             self._await_deletion(record, grace)
@@ -265,7 +291,7 @@ class ContainerLife:
         self._call_at((record.pod.uid, None), when, lambda: self._kill(record))
 
     def _kill(self, record: PodRecord) -> None:
-        """The grace is over: SIGKILL for what still runs."""
+        """End the containers that still run after the grace period, as SIGKILL does."""
         with self._lock:
             self._timers.pop((record.pod.uid, None), None)
             if self._closed:
@@ -296,13 +322,14 @@ class ContainerLife:
         with self._lock:
             old, self._timers[key] = self._timers.pop(key, None), cancel
             is_closed = self._closed
+        # Outside the lock: cancelling waits for a callback in progress, which takes the lock.
         if old is not None:
             old()
         if is_closed:
             cancel()
 
     def forget(self, record: PodRecord) -> None:
-        """Nothing of this pod is started again."""
+        """Cancel the pod's timers and forget its back-offs."""
         with self._lock:
             keys = [key for key in self._timers if key[0] == record.pod.uid]
             cancels = [self._timers.pop(key) for key in keys]
@@ -312,7 +339,7 @@ class ContainerLife:
             cancel()
 
     def close(self) -> None:
-        """Start and delete nothing any more; what is under way is waited for."""
+        """Cancel all timers, and wait for callbacks in progress."""
         with self._lock:
             self._closed = True
             cancels = list(self._timers.values())
@@ -322,7 +349,7 @@ class ContainerLife:
 
 
 def _is_restarted(record: PodRecord, container: Container, exit_code: int) -> bool:
-    """Whether the kubelet starts a container again that has ended (``ShouldContainerBeRestarted``,
+    """True if the kubelet restarts the container (``ShouldContainerBeRestarted``,
     pkg/kubelet/container/helpers.go, v1.32)."""
     if container.restartable:
         return True

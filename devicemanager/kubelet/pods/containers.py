@@ -1,4 +1,11 @@
-"""Starting the containers of a pod: the plugin's PreStartContainer, then the settings."""
+"""Start the containers of a pod.
+
+A container starts in the kubelet's order (``generateContainerConfig`` and
+``GetDeviceRunContainerOptions``, v1.32): PreStartContainer of its plugins, then an allocation
+for resources that have none, then the claims, then the merged settings. Each step can block in
+a plugin, and the pod can be deleted meanwhile. Therefore ``_check_there`` runs after each step;
+it also frees what the step allocated, because the deletion has already freed the pod's devices.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Containers:
-    """Starts containers of admitted pods. May be called from any thread."""
+    """Starts containers of admitted pods; thread-safe."""
 
     def __init__(
         self,
@@ -44,7 +51,7 @@ class Containers:
         return self._start(record, container, is_init)
 
     def start_all(self, record: PodRecord, admission: Admission) -> Admission:
-        """Start every container in order; an init container that fails stops the rest."""
+        """Start every container in order. If an init container fails, the rest are not started."""
         outcomes = dict(admission.containers)
         for container, is_init in record.pod.all_containers():
             outcome = outcomes[container.name]
@@ -59,9 +66,11 @@ class Containers:
         return attrs.evolve(admission, containers=outcomes)
 
     def start_rest(self, record: PodRecord) -> None:
-        """Start every container that was never started, in order; one that cannot be started
-        waits, and if it is an init container, so does the rest. Raises RequestError if the pod
-        has ended or is to be deleted."""
+        """Start every container that was never started, in order.
+
+        A container that cannot be started waits; if it is an init container, so do the rest.
+        Raises RequestError if the pod has ended or is being deleted.
+        """
         for container, is_init in record.pod.all_containers():
             if record.status(container.name).was_started:
                 continue
@@ -78,13 +87,13 @@ class Containers:
             why = f": {record.message}" if record.message else ""
             raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
         if record.deletion_grace is not None:
-            raise RequestError(f"pod {title(record.pod)} is being deleted: it starts nothing")
+            raise RequestError(f"pod {title(record.pod)} is being deleted: no container is started")
 
     def failed(self, record: PodRecord, container: Container, error: Exception) -> None:
-        """A container could not be started."""
+        """Record and report that a container could not be started."""
         with self._store.lock:
-            # The error of generateContainerConfig (kuberuntime_container.go, v1.32).
-            record.waits(container.name, "CreateContainerConfigError", str(error))
+            # The reason of a failed generateContainerConfig (kuberuntime_container.go, v1.32).
+            record.set_waiting(container.name, "CreateContainerConfigError", str(error))
         self._events.publish(
             EventKind.CONTAINER_FAILED,
             f"pod {title(record.pod)} container {container.name} did not start: {error}",
@@ -92,19 +101,19 @@ class Containers:
         )
 
     def is_gone(self, record: PodRecord) -> bool:
-        """Whether the pod was terminated meanwhile. What it was given after that is freed:
-        nobody would do so later."""
-        known = self._store.get(record.pod.uid)
-        if known is None:
+        """True if the pod was deleted. If so, free what it was allocated since: nothing else
+        would."""
+        current = self._store.get(record.pod.uid)
+        if current is None:
             self._manager.release(record.pod.uid)
             self._claims.remove_pods(record.pod.uid)
             self._claims.flush()
-        return known is not record
+        return current is not record
 
     def _start(self, record: PodRecord, container: Container, is_init: bool) -> RunOptions:
         pod = record.pod
-        # In the kubelet's order: a plugin that wants PreStartContainer is never asked to
-        # allocate at this point, for want of devices to prepare.
+        # The kubelet's order. If a plugin requires PreStartContainer and has no
+        # recorded devices, that call fails first, and Allocate is never reached.
         self._check_there(record)
         requested = [name for name, count in container.limits.items() if count]
         self._manager.pre_start(pod.uid, container.name, requested)
@@ -114,27 +123,31 @@ class Containers:
         self._claims.prepare(pod)
         held = self._manager.holdings(pod.uid).get(container.name, {})
         options = self._cdi.options(held, pod.uid, container.name)
-        fault = self._cdi.fault(options, pod.uid, container.name)
+        problem = self._cdi.problem(options, pod.uid, container.name)
         options = _with_cdi(options, self._claims.cdi_devices(pod, container.name))
         with self._store.lock:
+            # Under the store's lock, because a reader of the record must see all its fields change
+            # at once.
             record.started(container, is_init, self._manager.clock.time())
         where = f"pod {title(pod)} container {container.name}"
         for conflict in options.conflicts:
             self._events.publish(EventKind.CONFLICT, f"{where}: {conflict}", pod=pod.uid)
-        if fault:
-            text = f"{where}: no annotation for its CDI devices: {fault}"
+        if problem:
+            text = f"{where}: no annotation for its CDI devices: {problem}"
             self._events.publish(EventKind.CONFLICT, text, pod=pod.uid)
         self._events.publish(EventKind.CONTAINER_STARTED, f"{where} started", pod=pod.uid)
         return options
 
     def _check_there(self, record: PodRecord) -> None:
         if self.is_gone(record):
-            raise RequestError(f"pod {title(record.pod)} was terminated meanwhile")
+            raise RequestError(f"pod {title(record.pod)} was deleted meanwhile")
 
     def _allocate_missing(self, pod: Pod, container: Container, is_init: bool) -> None:
-        """Allocate now what nothing is recorded for (``GetDeviceRunContainerOptions``)."""
+        """Allocate resources without a recorded allocation (``GetDeviceRunContainerOptions``,
+        v1.32)."""
         held = self._manager.holdings(pod.uid).get(container.name, {})
         wanted = [name for name, count in container.limits.items() if count and name not in held]
+        # Resources that no plugin ever registered were warned of at admission.
         if not any(self._manager.is_known(name) for name in wanted):
             return
         try:
@@ -144,7 +157,7 @@ class Containers:
 
 
 def _with_cdi(options: RunOptions, names: tuple[str, ...]) -> RunOptions:
-    """What claims bring comes after what plugins bring (``GetResources``,
+    """Append the CDI devices of claims to those of plugins (``GetResources``,
     pkg/kubelet/cm/container_manager_linux.go, v1.32)."""
     if not names:
         return options

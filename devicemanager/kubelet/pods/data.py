@@ -1,4 +1,4 @@
-"""What an admission answers, as plain data for JSON (docs/json.md)."""
+"""The result of an admission as plain data for JSON (docs/json.md)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Data = dict[str, Any]
 
 
 def settings_data(settings: ContainerSettings | RunOptions) -> Data:
-    """What a container gets from its devices."""
+    """Return the settings that a container gets from its devices."""
     return attrs.asdict(settings)
 
 
 def oci_data(given: ContainerOutcome) -> Data:
-    """What a runtime of this host would be told: ``oci``, or ``oci_error`` for why nothing."""
+    """Return ``oci``, the configuration for a runtime on this host, or ``oci_error``."""
     try:
         return {"oci": given.oci().config, "oci_error": None}
     except (RequestError, WireError) as error:
@@ -37,7 +37,7 @@ def oci_data(given: ContainerOutcome) -> Data:
 
 
 def container_data(given: ContainerOutcome) -> Data:
-    """One container of an admitted pod."""
+    """Return one container of an admitted pod."""
     settings, error = None, None
     try:
         settings = settings_data(given.run_options)
@@ -55,12 +55,13 @@ def container_data(given: ContainerOutcome) -> Data:
 
 
 def sorted_devices(given: ContainerOutcome) -> dict[str, list[str]]:
-    """Device ids by resource, both sorted."""
+    """Return device ids by resource, both sorted."""
     return dict(sorted(given.devices.items()))
 
 
 def explanation_data(admission: Admission) -> Data | None:
-    """Why a pod got its devices or was rejected; None if it did not ask for any."""
+    """Return why a pod got its devices or was rejected; None if it requested none."""
+    # Imported here: only a report of an admission needs the explanation as data.
     from devicemanager.core.explanation.data import as_dict
 
     explanation = admission.explanation
@@ -72,7 +73,7 @@ def explanation_data(admission: Admission) -> Data | None:
 
 
 def explanation_lines(admission: Admission) -> list[str]:
-    """The same for people, a line each, as far as the pod got to ask for devices."""
+    """Return the same for people, one line per item, up to the point the admission reached."""
     from devicemanager.core.explanation.text import in_use, steps
 
     explanation = admission.explanation

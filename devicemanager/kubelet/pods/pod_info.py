@@ -16,7 +16,7 @@ from typing import Final, Literal
 import attrs
 
 from devicemanager.core.api.names import is_extended_resource_name
-from devicemanager.core.ledger import ContainerHoldings, PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer, AllocatedByResource
 from devicemanager.core.pods import Container, RestartPolicy
 from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 from devicemanager.core.podstatus.phase import Phase
@@ -158,7 +158,7 @@ class PodInfo:
         return frozenset([each.name for each in self.all_containers if each.running])
 
 
-def pod_info(record: PodRecord, held: PodHoldings, claims: PodClaims) -> PodInfo:
+def pod_info(record: PodRecord, held: AllocatedByContainer, claims: PodClaims) -> PodInfo:
     """Describe a pod.
 
     ``held`` are its allocated devices, ``claims`` those of its resource claims. Must be called
@@ -199,7 +199,7 @@ def _container_info(
     container: Container,
     is_init: bool,
     record: PodRecord,
-    held: ContainerHoldings,
+    held: AllocatedByResource,
     claims: Mapping[str, tuple[str, ...]],
 ) -> ContainerInfo:
     # A container that was never started has a status, too: it waits.

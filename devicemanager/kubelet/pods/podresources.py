@@ -1,4 +1,18 @@
-"""What PodResources tells about this node: pods and ledger, seen as a source."""
+"""The PodResources view of this node: pods and ledger as a ``podresources.Source``.
+
+Theory of operation. The server asks for ``version()`` with each request and calls ``pods()``
+only if it has changed. Then one pod has usually changed out of a thousand, so ``_build`` does
+per-pod work only for changed pods. It keeps parallel sequences of the last answer (pods, UIDs,
+versions, values), aligns them with the current pods (``Reuse``), compares all versions in one
+C-speed pass (``unequal``), and builds new values for the rest. Values of unchanged pods stay
+the same objects, and the server reuses their encoded bytes.
+
+A pod's version is the sum of counters that only grow (allocations, claims, shared CPUs), so it
+changes if one of them does. The versions are read before the data: data that changes in between
+is read again by the next request.
+
+Lock order: the source's lock, then the state's. Claims are read without the state's lock.
+"""
 
 from __future__ import annotations
 
@@ -15,44 +29,44 @@ from devicemanager.core import bitset
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceList
-from devicemanager.core.ledger import ContainerHoldings, PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer, AllocatedByResource
 from devicemanager.core.pods import Pod
-from devicemanager.core.providers.provider import Held
+from devicemanager.core.providers.provider import CpusAndMemory
 from devicemanager.kubelet.manager.state import State
 from devicemanager.kubelet.pods.records import PodSnapshot, by_name
 from podresources.reuse import Reuse, unequal
 
-_NO_SHARE = Held()
+_NO_SHARE = CpusAndMemory()
 _NEVER = None
-_NOT_TOLD = cast("podresources.Pod", None)
-"""In the place of one that is told for the first time, until it is made."""
+_NOT_BUILT = cast("podresources.Pod", None)
+"""Placeholder for the value of a new pod until it is built."""
 _UID = attrgetter("uid")
 
 if TYPE_CHECKING:
     Dynamic = Mapping[ContainerName, tuple[podresources.DynamicResource, ...]]
-    """What each container has of claims."""
+    """Dynamic resources (structured claims) by container."""
 
 
 class ClaimSource(Protocol):
-    """What structured claims tell of containers. Asked with no lock held but the source's."""
+    """Source of dynamic resources; called with no lock held but the source's."""
 
     @property
     def version(self) -> int:
         """Grows with every change."""
 
     def pod_version(self, pod: str) -> int:
-        """Grows with every change of what a pod's containers have of claims."""
+        """Return a number that grows with every change of the pod's dynamic resources."""
 
     def dynamic_resources(
         self, pod: Pod, container: ContainerName
     ) -> tuple[podresources.DynamicResource, ...]:
-        """Each claim of the container, as soon as it is allocated and prepared."""
+        """Return each claim of the container that is allocated and prepared."""
 
 
 class PodSource:
-    """A ``podresources.Source`` over the manager's state.
+    """A ``podresources.Source`` over the manager's state; thread-safe.
 
-    A pod's value stays the same object until it changes, so that its bytes are built once.
+    A pod's value stays the same object until the pod changes, so its bytes are encoded once.
     """
 
     def __init__(
@@ -67,11 +81,14 @@ class PodSource:
         claims: ClaimSource | None = None,
         free_inactive: Callable[[], None] = lambda: None,
     ) -> None:
-        """``pod_level`` tells the CPUs and memory of a whole pod that has resources as such, too;
-        ``allocatable_unhealthy`` counts unhealthy devices among the allocatable ones;
-        ``shared_cpus`` tells of containers without CPUs of their own those that are shared;
-        ``free_inactive`` frees what inactive pods hold, and is called before every answer."""
-        # Without CPUs to hand out there is no pool either.
+        """Arguments are the differences between kubelet versions.
+
+        ``pod_level`` adds CPUs and memory of pods with pod-level resources.
+        ``allocatable_unhealthy`` counts unhealthy devices as allocatable. ``shared_cpus`` lists
+        the shared pool for containers without exclusive CPUs. ``free_inactive`` frees devices
+        of inactive pods; it is called before every answer.
+        """
+        # Without exclusive CPUs there is no shared pool.
         self._shared_cpus = shared_cpus and bool(state.hint_providers)
         self._state = state
         self._free_inactive = free_inactive
@@ -82,8 +99,8 @@ class PodSource:
         self._snapshot = snapshot
         # Guards everything below.
         self._lock = threading.Lock()
-        # The pods as last told, as of which version of each, and what was told. All pods
-        # are looked at after a change of one: nothing but that one may take time.
+        # The last answer: its pods, the version of each, and its values. After a change
+        # of one pod all pods are compared, so nothing else here may take time per pod.
         self._pods: Sequence[Pod] = ()
         self._uids: Sequence[PodUid] = ()
         self._versions: Sequence[int | None] = ()
@@ -91,8 +108,8 @@ class PodSource:
         self._allocatable: tuple[tuple[DeviceList, ...], podresources.Allocatable] | None = None
 
     def version(self) -> int:
-        """Grows with every change of pods, holdings, claims or lists."""
-        # Every request asks for it, so a List tells nothing of what inactive pods held.
+        """Return a number that grows with every change of pods, allocations, claims or lists."""
+        # Every request calls this first, so no answer shows devices of inactive pods.
         self._free_inactive()
         claims = self._claims.version if self._claims else 0
         return self._state.version + self._snapshot().version + claims
@@ -109,6 +126,7 @@ class PodSource:
         if snapshot.inactive:
             pods = sorted((*snapshot.active, *snapshot.inactive), key=by_name)
             inactive = frozenset(map(_UID, snapshot.inactive))
+        # Pods keep their order, so two sequences differ by few insertions and removals.
         reuse = Reuse(self._pods, pods)
         uids = reuse.values(self._uids, _UID)
         of_claims = self._claim_versions(uids)
@@ -121,26 +139,27 @@ class PodSource:
                 # The pool changes with the CPUs of any pod.
                 versions = list(map(add, versions, repeat(state.version)))
             if inactive:
-                # A version of its own: what was told of the active pod does not fit any more.
+                # Inverted: the value built for the active pod does not fit an inactive one.
                 versions = [
                     ~version if pod.uid in inactive else version
                     for version, pod in zip(versions, pods, strict=True)
                 ]
             known = reuse.values(self._versions, lambda _: _NEVER)
             stale = unequal(versions, known)
+            # Values are immutable: they are collected under the lock and converted without it.
             held = [self._held(pods[number]) for number in stale]
-        previous = reuse.values(self._previous, lambda _: _NOT_TOLD)
-        for number, its in zip(stale, held, strict=True):
+        previous = reuse.values(self._previous, lambda _: _NOT_BUILT)
+        for number, allocated in zip(stale, held, strict=True):
             pod = pods[number]
             dynamic = self._dynamic(pod)
-            previous[number] = _pod(pod, its, dynamic, active=pod.uid not in inactive)
+            previous[number] = _pod(pod, allocated, dynamic, active=pod.uid not in inactive)
         self._pods, self._uids = pods, uids
         self._versions, self._previous = versions, previous
         return previous
 
     def _claim_versions(self, uids: Sequence[PodUid]) -> list[int] | None:
-        """Read before the claims themselves: what changes in between is looked at again."""
-        # Most nodes have none: their lists of pods cost nothing more.
+        """Return claim versions, read before the claims: later changes are read next time."""
+        # Most nodes have no claims: listing their pods costs nothing more.
         if self._claims is None or not self._claims.version:
             return None
         return list(map(self._claims.pod_version, uids))
@@ -152,12 +171,14 @@ class PodSource:
         return {c.name: claims.dynamic_resources(pod, c.name) for c, _ in pod.all_containers()}
 
     def _held(self, pod: Pod) -> _Held:
-        """With the state's lock held: all that the pod holds."""
+        """Return everything allocated to the pod; must be called with the state's lock held."""
         hint_providers = self._state.hint_providers
-        shares: dict[ContainerName, Held] = {}
-        whole = Held()
+        shares: dict[ContainerName, CpusAndMemory] = {}
+        whole = CpusAndMemory()
         if hint_providers:
-            shares = {c.name: hint_providers.held(pod.uid, c.name) for c, _ in pod.all_containers()}
+            shares = {
+                c.name: hint_providers.allocated(pod.uid, c.name) for c, _ in pod.all_containers()
+            }
             if self._shared_cpus:
                 pool = hint_providers.shared_cpus()
                 shares = {
@@ -165,12 +186,13 @@ class PodSource:
                     for name, held in shares.items()
                 }
             if self._pod_level and pod.has_resources:
-                whole = hint_providers.pod_held(pod.uid)
+                whole = hint_providers.pod_allocated(pod.uid)
         return _Held(self._state.ledger.pod(pod.uid), shares, whole)
 
     def allocatable(self) -> podresources.Allocatable:
         with self._state.lock:
             lists = dict(self._state.endpoints.resources())
+        # Device lists have no __eq__: comparing the key compares identities.
         key = tuple(lists.values())
         with self._lock:
             if self._allocatable is None or self._allocatable[0] != key:
@@ -198,11 +220,11 @@ class PodSource:
 
 @attrs.frozen(eq=False, repr=False)
 class _Held:
-    """All that one pod holds: devices, and its containers' shares of everything else."""
+    """Everything allocated to one pod: devices, and its containers' shares of CPUs and memory."""
 
-    devices: PodHoldings
-    shares: Mapping[ContainerName, Held]
-    whole: Held
+    devices: AllocatedByContainer
+    shares: Mapping[ContainerName, CpusAndMemory]
+    whole: CpusAndMemory
 
 
 def _pod(pod: Pod, held: _Held, dynamic: Dynamic, *, active: bool) -> podresources.Pod:
@@ -242,14 +264,14 @@ def _container(
     )
 
 
-def _memory(held: Held) -> tuple[podresources.ContainerMemory, ...]:
+def _memory(held: CpusAndMemory) -> tuple[podresources.ContainerMemory, ...]:
     return tuple(
         podresources.ContainerMemory(block.type, block.size, block.nodes) for block in held.memory
     )
 
 
-def _devices(held: ContainerHoldings) -> Iterable[podresources.ContainerDevices]:
-    """A container's devices, sorted by resource, then id; each with all its nodes."""
+def _devices(held: AllocatedByResource) -> Iterable[podresources.ContainerDevices]:
+    """Yield a container's devices, sorted by resource and id, each with all its NUMA nodes."""
     for resource in sorted(held):
         nodes: dict[DeviceId, list[int]] = {}
         for node, ids in sorted(held[resource].devices.items()):
@@ -263,7 +285,7 @@ def _devices(held: ContainerHoldings) -> Iterable[podresources.ContainerDevices]
 def _grouped(
     resource: ResourceName, devices: Sequence[tuple[DeviceId, tuple[int, ...]]]
 ) -> Iterable[podresources.ContainerDevices]:
-    """Neighbours on the same nodes together; the server tells them one by one."""
+    """Group neighbours on the same NUMA nodes; the server lists their devices one by one."""
     for nodes, group in groupby(devices, key=lambda device: device[1]):
         ids = tuple(id_ for id_, _ in group)
         yield podresources.ContainerDevices(resource, ids, nodes)

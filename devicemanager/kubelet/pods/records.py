@@ -1,7 +1,7 @@
-"""The pods of the node, and which of their containers run.
+"""Records of the node's pods and of the state of their containers.
 
-A stand-in for the kubelet's pod manager and the container runtime: containers here are
-facts, not processes.
+A stand-in for the kubelet's pod manager and the container runtime: containers do not run; their
+states are tracked here.
 """
 
 from __future__ import annotations
@@ -46,52 +46,54 @@ by_name = attrgetter("namespace", "name", "uid")
 
 @attrs.frozen(eq=False, repr=False)
 class PodSnapshot:
-    """The pods of the node as of one moment, each tuple sorted ``by_name``."""
+    """Pods of the node at one moment, each tuple sorted ``by_name``."""
 
     version: int
-    """Changes whenever the pods do."""
+    """Changes whenever the pods change."""
     active: tuple[Pod, ...]
     inactive: tuple[Pod, ...] = ()
-    """Rejected and finished pods, which stay known until they are deleted."""
+    """Rejected and finished pods, which remain known until they are deleted."""
 
 
 @attrs.define(eq=False)
 class PodRecord:
-    """One pod that is known and not deleted."""
+    """A pod that is known and not deleted."""
 
     pod: Pod
     phase: Phase = Phase.PENDING
     reason: str = ""
     message: str = ""
     admitted: bool = False
-    """Whether it has been admitted once."""
+    """True if it was ever admitted."""
     running: frozenset[ContainerName] = frozenset()
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""
     restarted: frozenset[ContainerName] = frozenset()
-    """Those that were started more than once."""
+    """Containers that were started more than once."""
     statuses: dict[ContainerName, ContainerStatus] = attrs.field(factory=dict)
-    """Of the containers that were started, or were to be; ``status`` knows the others."""
+    """Statuses of containers that were started, or should have been; ``status`` covers all
+    containers."""
     has_sandbox: bool = False
-    """Whether a container was started since the node came up."""
+    """True if a container was started since the node booted."""
     deletion_grace: float | None = None
-    """Seconds that its containers have to end, once it is to be deleted."""
+    """Seconds its containers have to exit; None if the pod is not being deleted."""
     start_time: float | None = None
-    """Seconds since the epoch at which the kubelet saw it first; None if an earlier one did."""
+    """Seconds since the epoch at which the kubelet first saw it; None if that was an earlier
+    kubelet."""
     rejected: bool = False
-    """Whether it is Failed because it was not admitted."""
+    """True if it is Failed because it was rejected."""
     unready: frozenset[str] = frozenset()
-    """Containers that never get ready."""
+    """Containers that never become ready."""
     disrupted: str = ""
-    """Why the kubelet itself ended it, if it did."""
+    """Why the kubelet itself ended the pod; empty if it did not."""
 
     @property
     def is_active(self) -> bool:
-        """Neither failed nor succeeded: both are for good."""
+        """True until the pod has failed or succeeded."""
         return not self.phase.is_terminal
 
     def container(self, name: str) -> tuple[Container, bool]:
-        """A container by name, and whether it is an init container."""
+        """Return a container by name, and whether it is an init container. Raises RequestError."""
         for container, is_init in self.pod.all_containers():
             if container.name == name:
                 return container, is_init
@@ -99,18 +101,20 @@ class PodRecord:
         raise RequestError(f"pod {title(self.pod)} has no container {name!r}: it has {names}")
 
     def context(self, sources_ready: bool, quirks: frozenset[str]) -> AdmissionContext:
-        """What admission has to know about this pod. With Q27 a container that had been
-        started again counts as one that does not run."""
+        """Return the context of an admission of this pod.
+
+        With Q27 a container that was restarted counts as not running.
+        """
         running = self.running - self.restarted if "Q27" in quirks else self.running
         return AdmissionContext(sources_ready, running, self.finished)
 
     def status(self, name: ContainerName) -> ContainerStatus:
-        """The status of one of its containers."""
+        """Return the status of one of its containers."""
         status = self.statuses.get(name)
         return initial_status(self.pod, name) if status is None else status
 
     def exit_codes(self) -> dict[str, int]:
-        """Those of app containers that have ended and are not started again."""
+        """Return the exit codes of app containers that have exited and are not restarted."""
         states = {
             container.name: self.status(container.name).state for container in self.pod.containers
         }
@@ -121,8 +125,11 @@ class PodRecord:
         }
 
     def started(self, container: Container, is_init: bool, now: float | None = None) -> None:
-        """A container runs now (seconds since the epoch; None for earlier); an ordinary init
-        container runs and ends."""
+        """Record that a container was started.
+
+        ``now`` is in seconds since the epoch; None for a start before this kubelet. An ordinary
+        init container starts and completes at once.
+        """
         name = container.name
         status = self.status(name).started(now)
         if is_init and not container.restartable:
@@ -137,21 +144,21 @@ class PodRecord:
         self.phase = phase_of(self.pod, self.statuses)
 
     def ended(self, name: ContainerName, exit_code: int, reason: str, now: float) -> None:
-        """A container has ended."""
+        """Record that a container has exited."""
         self.statuses[name] = self.status(name).ended(exit_code, reason, now)
         self.running -= {name}
 
-    def waits(self, name: ContainerName, reason: str, message: str) -> None:
-        """A container that does not run is to be started later."""
+    def set_waiting(self, name: ContainerName, reason: str, message: str) -> None:
+        """Record that a container is to be started later."""
         self.statuses[name] = self.status(name).waits(reason, message)
 
     def all_started(self) -> None:
-        """Every container has been started: the pod of an earlier kubelet."""
+        """Record that every container was started: the pod of an earlier kubelet."""
         for container, is_init in self.pod.all_containers():
             self.started(container, is_init)
 
     def take_over(self, statuses: Mapping[str, ContainerStatus]) -> None:
-        """The pod of an earlier kubelet, with its containers as they are."""
+        """Restore the pod of an earlier kubelet with the statuses of its containers."""
         for container, is_init in self.pod.all_containers():
             status = statuses.get(container.name)
             if status is None or not status.was_started:
@@ -166,25 +173,31 @@ class PodRecord:
         self.phase = phase_of(self.pod, self.statuses)
 
     def stop(self, exit_code: int, now: float) -> Phase:
-        """Every container that runs ends so, and the others will never start. The phase that
-        makes of the pod, which is not ``end``ed yet."""
+        """Record that every running container exits; the others will never start.
+
+        Returns the phase that results. The pod is not ended yet; see ``end``.
+        """
         for name in self.running:
             self.ended(name, exit_code, "Error" if exit_code else "Completed", now)
+        # Containers that never started make the pod Failed: it can no longer succeed.
         phase = phase_of(self.pod, self.statuses, is_ending=True)
         return phase if phase.is_terminal else Phase.FAILED
 
     def containers_stop(self) -> None:
-        """Nothing runs any more; what had finished would run again."""
+        """Record that the node went down: nothing runs, and completed init containers must run
+        again."""
         for name in (*self.running, *self.finished):
-            # What containerd says of a container that it finds ended.
+            # The status that containerd reports for a container that it finds dead.
             self.statuses[name] = self.statuses[name].ended(255, "Unknown", None)
         self.running = self.finished = self.restarted = frozenset()
         self.has_sandbox = False
 
     def phase_after(self, exit_codes: Mapping[str, int]) -> Phase:
-        """The pod's phase once every app container has ended, by its exit code (0 where
-        none is given). Raises RequestError if the pod has no such container, or if its
-        restartPolicy would start one of them again."""
+        """Return the phase of the pod after every app container exits.
+
+        Missing exit codes count as 0. Raises RequestError if the pod has no such container, or
+        if its restartPolicy would restart one of them.
+        """
         for name in exit_codes:
             self.container(name)
         failed = any(exit_codes.values())
@@ -192,65 +205,69 @@ class PodRecord:
         if policy is RestartPolicy.ALWAYS or (failed and policy is RestartPolicy.ON_FAILURE):
             what = "a failed container" if policy is RestartPolicy.ON_FAILURE else "every container"
             raise RequestError(
-                f"pod {title(self.pod)} cannot finish so: with restartPolicy {policy} the kubelet "
-                f"starts {what} again; give the pod restartPolicy: Never"
+                f"pod {title(self.pod)} cannot finish: with restartPolicy {policy} the kubelet "
+                f"restarts {what}; use restartPolicy: Never"
             )
         return Phase.FAILED if failed else Phase.SUCCEEDED
 
     def end(self, phase: Phase, reason: str = "", message: str = "") -> None:
-        """Failed or Succeeded: nothing runs any more."""
+        """Set the final phase, Failed or Succeeded: nothing runs from now on."""
         self.phase, self.reason, self.message = phase, reason, message
         for name in self.running:
             self.statuses[name] = self.status(name).ended(KILLED, "Error", None)
         self.running = frozenset()
 
 
+# Users pass an Admission or a manifest by mistake; without a check that is a KeyError later.
 def pod_uid(uid: object) -> PodUid:
-    """What names a pod. Raises RequestError for another value, such as its admission."""
+    """Check that a value is a UID. Raises RequestError for another value, such as an
+    ``Admission``."""
     if not isinstance(uid, str):
         kind = type(uid).__name__
-        raise RequestError(f"a pod is named by its UID, such as admission.uid: not by {kind}")
+        raise RequestError(f"invalid pod UID: expected a string such as admission.uid, not {kind}")
     return PodUid(uid)
 
 
 class PodStore:
-    """The node's pods by UID. Outlives the kubelet's process. May be used from any thread.
+    """The node's pods by UID; thread-safe. Outlives the kubelet's process.
 
-    Each method is one step; whoever needs several to be one holds ``lock``, which must not
-    be held over an admission or a write.
+    Each method is one atomic step. Hold ``lock`` to combine several steps, but never during an
+    admission or a write.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
-        """``names``: what pods are called that only the checkpoint knows, by UID."""
+        """``names`` has the names of pods that only the checkpoint knows, by UID."""
+        # Reentrant: methods call each other, and workers hold it around several of them.
         self.lock = threading.RLock()
         """Guards everything below, and the fields of the records."""
         self._names = names or {}
         self._records: dict[PodUid, PodRecord] = {}
-        # Sorted by name, so that telling PodResources costs no sort of all pods.
+        # Sorted by name: PodResources lists pods in this order, and need not sort them each time.
         self._active: list[Pod] = []
         self._inactive: list[Pod] = []
         self._version = 0
         self._snapshot: PodSnapshot | None = None
         self.containers_survive = True
-        """Whether containers of pods that only the checkpoint knows run; not after a reboot."""
+        """False after a reboot: containers of pods that only the checkpoint knows do not run
+        any more."""
 
     def records(self) -> tuple[PodRecord, ...]:
-        """Every pod, in the order in which they came."""
+        """Return every pod, in order of arrival."""
         with self.lock:
             return tuple(self._records.values())
 
     def uids(self) -> frozenset[PodUid]:
-        """Every pod's UID."""
+        """Return the UID of every pod."""
         with self.lock:
             return frozenset(self._records)
 
     def get(self, uid: PodUid) -> PodRecord | None:
-        """The pod with this UID, if there is one."""
+        """Return the pod with this UID, or None."""
         with self.lock:
             return self._records.get(uid)
 
     def known(self, uid: str) -> PodRecord:
-        """The pod with this UID. Raises RequestError."""
+        """Return the pod with this UID. Raises RequestError for an unknown UID."""
         with self.lock:
             record = self._records.get(pod_uid(uid))
             if record is None:
@@ -259,36 +276,40 @@ class PodStore:
 
     def _unknown(self, uid: str) -> str:
         for record in self._records.values():
+            # A common mistake: pods are admitted by name and identified by UID.
             if uid in (record.pod.name, title(record.pod)):
                 return f"{uid} is a pod's name, its UID is {record.pod.uid}"
-        return f"no pod has the UID {uid!r}: it was not admitted, or is gone"
+        return f"no pod has the UID {uid!r}: it was not admitted, or was deleted"
 
     def title_of(self, uid: PodUid) -> str:
-        """A pod as people name it; by its UID if only the checkpoint knows it, and no name was
-        given."""
+        """Return a pod's name for people; its UID if only the checkpoint knows it and no name
+        was given."""
         record = self.get(uid)
         return self._names.get(uid, str(uid)) if record is None else title(record.pod)
 
     def add(self, pod: Pod, now: float | None = None) -> PodRecord:
-        """A new pod, seen ``now``. Raises RequestError if its UID is taken by an active one."""
+        """Add a new pod, first seen at ``now``. Raises RequestError if an active pod has its
+        UID."""
         with self.lock:
-            taken = self._records.get(pod.uid)
-            if taken is not None:
-                if taken.is_active:
-                    raise RequestError(_taken(pod, taken.pod))
-                self._drop(taken)
+            existing = self._records.get(pod.uid)
+            if existing is not None:
+                # A finished pod makes room for a new one with its UID, such as a static pod that
+                # was recreated.
+                if existing.is_active:
+                    raise RequestError(_uid_in_use(pod, existing.pod))
+                self._drop(existing)
             record = PodRecord(pod, start_time=now)
             self._records[pod.uid] = record
             self._show(record)
             return record
 
     def is_current(self, record: PodRecord) -> bool:
-        """Whether the pod is still there; another one may have its UID by now."""
+        """True if the pod is not deleted; another pod can have its UID by now."""
         with self.lock:
             return self._records.get(record.pod.uid) is record
 
     def end(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
-        """A pod has failed or succeeded; it stays known until it is removed."""
+        """Set a pod's final phase; it remains known until it is removed."""
         with self.lock:
             current = self.is_current(record)
             if current:
@@ -298,20 +319,20 @@ class PodStore:
                 self._show(record)
 
     def remove(self, record: PodRecord) -> None:
-        """Forget a pod; nothing happens if it is gone."""
+        """Forget a pod, if it is current."""
         with self.lock:
             if self.is_current(record):
                 self._drop(record)
 
     def containers_stop(self) -> None:
-        """The node goes down: no container runs any more."""
+        """Record that the node goes down: no container runs any more."""
         with self.lock:
             self.containers_survive = False
             for record in self._records.values():
                 record.containers_stop()
 
     def snapshot(self) -> PodSnapshot:
-        """The pods that PodResources may tell of."""
+        """Return the pods that PodResources exposes."""
         snapshot = self._snapshot
         if snapshot is None:
             with self.lock:
@@ -320,22 +341,23 @@ class PodStore:
                 )
         return snapshot
 
-    # -- with the lock held ----------------------------------------------------------
+    # -- must be called with the lock held -------------------------------------------
 
     def _drop(self, record: PodRecord) -> None:
         del self._records[record.pod.uid]
         self._hide(record)
 
-    def _shown_among(self, record: PodRecord) -> list[Pod]:
+    def _list_of(self, record: PodRecord) -> list[Pod]:
         return self._active if record.is_active else self._inactive
 
     def _show(self, record: PodRecord) -> None:
-        insort(self._shown_among(record), record.pod, key=by_name)
+        # A binary search instead of a sort: pods come and go one at a time.
+        insort(self._list_of(record), record.pod, key=by_name)
         self._changed()
 
     def _hide(self, record: PodRecord) -> None:
-        shown = self._shown_among(record)
-        del shown[bisect_left(shown, by_name(record.pod), key=by_name)]
+        pods = self._list_of(record)
+        del pods[bisect_left(pods, by_name(record.pod), key=by_name)]
         self._changed()
 
     def _changed(self) -> None:
@@ -344,25 +366,27 @@ class PodStore:
 
 
 def title(pod: Pod) -> str:
-    """A pod as people name it: ``namespace/name``."""
+    """Return a pod's name for people: ``namespace/name``."""
     return f"{pod.namespace}/{pod.name}"
 
 
-def _taken(pod: Pod, other: Pod) -> str:
+def _uid_in_use(pod: Pod, other: Pod) -> str:
     if title(pod) == title(other):
-        return f"pod {title(pod)} is admitted already: terminate it first, or name it otherwise"
+        return f"pod {title(pod)} is admitted already: terminate it first, or use another name"
     return (
         f"pod {title(pod)} has the UID {pod.uid} of pod {title(other)}: "
-        "give every pod a metadata.uid of its own, or none"
+        "use a unique metadata.uid for every pod, or none"
     )
 
 
 def api_status(
     record: PodRecord, resources: Resources | None = None, gates: Gates | None = None
 ) -> PodStatus:
-    """A pod's status as the API has it; hold the store's lock. ``resources`` is what
-    ``allocated_resources_status`` says of it."""
-    # Imported here: a kubelet whose pod statuses nobody reads does not load the conditions.
+    """Return a pod's status as the API has it; must be called with the store's lock held.
+
+    ``resources`` is what ``allocated_resources_status`` returns for the pod.
+    """
+    # Imported here: it loads the conditions, which a kubelet needs only for a pod status.
     from devicemanager.core.podstatus.status import PodFacts, pod_status, rejected_status
 
     facts = PodFacts(

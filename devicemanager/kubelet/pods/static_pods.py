@@ -1,9 +1,21 @@
-"""Which manifest stands for which pod, and what became of it.
+"""Static pods: a watched directory of manifests, as the kubelet's ``--pod-manifest-path``.
 
-Files are looked at by one thread at a time, one after another. Their pods are admitted and
-terminated in order, too, as the kubelet does it: but only as long as that is quick. An
-admission that hangs in a plugin goes on beside the others, and only what happens to its own
-file waits for it.
+Theory of operation. A file that appears is admitted, one that changes is terminated and admitted
+again, one that vanishes is terminated. What to do with pods is up to a ``PodOwner``.
+
+* ``StaticPods`` follows the directory. It turns file events into calls of ``ManifestFiles``, one
+  at a time.
+* ``ManifestFiles`` knows which file stands for which pod. It compares a file with what it was
+  before, and queues admissions and terminations.
+* ``FileQueue`` executes the actions of one file in order, on a separate thread.
+
+The kubelet admits static pods one after the other, so pods that appear together get the same
+devices each time. An admission can hang in a plugin, though, and must not block the other files.
+Hence a compromise: the caller waits for each action, but only for half a second; then the action
+continues alone, and only later actions of the same file wait for it.
+
+Two files can claim one UID. The first file keeps it. The second one waits (``wanted_uid``) until
+the pod of the first has been terminated, which another thread reports with ``wake``.
 """
 
 from __future__ import annotations
@@ -25,36 +37,49 @@ from devicemanager.io.watch import Change, ChangeKind
 from devicemanager.objects.manifests import ManifestError, parse
 
 SUFFIXES = (".yaml", ".yml", ".json")
-"""Names of manifests. Whatever else lies there, such as an editor's copies, is left alone."""
+"""Endings of manifest names. All other files, such as an editor's backups, are ignored."""
 
 _PATIENCE = 0.5
-"""As long as that, in seconds, pods that come together are admitted in the order of their
-files' names, and so get the same devices each time."""
-_PATIENCE_BESIDE = 0.05
-"""The same while another pod hangs: what hung once hangs again."""
+"""Seconds to wait for the action of one file before the next file is processed."""
+_PATIENCE_WHILE_LATE = 0.05
+"""The same while an action of another file hangs: this one will probably hang, too."""
+_COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED)
+"""After these changes the contents of a file are complete."""
 
 Report = Callable[[str], None]
 """Takes one line for the user."""
-
-Act = Callable[[], None]
-"""What is to be done. It must not raise."""
-
-_COMPLETE = (ChangeKind.MOVED, ChangeKind.DELETED, ChangeKind.CLOSED)
-"""After these a file is as it will stay."""
+Action = Callable[[], None]
+"""An admission or a termination. Must not raise."""
 
 
 class ManifestDirectoryError(RequestError):
     """The manifest directory cannot be watched."""
 
 
+class PodOwner(Protocol):
+    """The kubelet that runs the pods."""
+
+    def admit(self, pod: Pod, path: Path) -> bool:
+        """Admit the pod of a manifest. True if it runs.
+
+        A rejected pod is retried when its file is written again. May raise DeviceManagerError;
+        then there is no pod.
+        """
+
+    def terminate(self, uid: str) -> None:
+        """Terminate an admitted or rejected pod. May raise DeviceManagerError."""
+
+
 class FileQueue:
-    """Does what it is given, in order, on a thread that is there while something is to do; if
-    none can be started, on that of the one who asks."""
+    """Executes the actions of one file in order, on a thread that exits when there are none.
+
+    If no thread can be started, the caller's thread executes them.
+    """
 
     def __init__(self) -> None:
-        # Guards all below.
+        # Guards all fields below.
         self._changed = threading.Condition()
-        self._waiting: deque[Act] = deque()
+        self._waiting: deque[Action] = deque()
         self._working = False
         self._added = 0
         self._done = 0
@@ -62,14 +87,16 @@ class FileQueue:
 
     @property
     def is_late(self) -> bool:
-        """Whether something takes longer than somebody wanted to wait for it."""
+        """True if an action takes longer than its caller waited."""
         return self._late
 
-    def add(self, act: Act, patience: float) -> None:
-        """Do ``act`` after all that was added before, and wait for its end, but no longer than
-        ``patience`` seconds, and not at all behind something that is late already."""
+    def add(self, action: Action, patience: float) -> None:
+        """Queue an action and wait up to ``patience`` seconds for it.
+
+        If an earlier action is late, do not wait at all.
+        """
         with self._changed:
-            self._waiting.append(act)
+            self._waiting.append(action)
             self._added += 1
             begins, self._working = not self._working, True
         if begins:
@@ -80,23 +107,22 @@ class FileQueue:
         self.wait(patience)
 
     def wait(self, patience: float) -> None:
-        """Wait for the end of all that was added, but no longer than ``patience`` seconds."""
+        """Wait up to ``patience`` seconds for all queued actions."""
         with self._changed:
+            # Behind a late action nothing is waited for, or each new file would cost the patience
+            # again.
             if not self._late:
-                self._wait(patience)
-
-    def _wait(self, patience: float) -> None:
-        mine = self._added
-        self._late = not self._changed.wait_for(lambda: self._done >= mine, patience)
+                added = self._added
+                self._late = not self._changed.wait_for(lambda: self._done >= added, patience)
 
     def _work(self) -> None:
-        while (act := self._next()) is not None:
-            act()
+        while (action := self._next()) is not None:
+            action()
             with self._changed:
                 self._done += 1
                 self._changed.notify_all()
 
-    def _next(self) -> Act | None:
+    def _next(self) -> Action | None:
         with self._changed:
             if self._waiting:
                 return self._waiting.popleft()
@@ -104,40 +130,30 @@ class FileQueue:
             return None
 
 
-class PodOwner(Protocol):
-    """Who runs the pods."""
-
-    def admit(self, pod: Pod, path: Path) -> bool:
-        """A manifest appeared; whether its pod runs now. A pod that was rejected is tried
-        again when its file is written again. May raise DeviceManagerError: no pod then."""
-
-    def terminate(self, uid: str) -> None:
-        """The manifest of an admitted or rejected pod is gone. May raise DeviceManagerError."""
-
-
 @attrs.define(eq=False)
 class _File:
-    """What became of one manifest."""
+    """State of one manifest."""
 
     pod: Pod | None = None
     known: bool = False
-    """Whether the owner has the pod, running or rejected."""
+    """True if the owner knows the pod, running or rejected."""
     runs: bool = False
     pending: bool = False
-    """Whether the owner has not said yet."""
+    """True until the owner has answered."""
     complaint: str = ""
-    """Why the file as it is now cannot be used; empty if it can."""
+    """Why the current contents cannot be used; empty if they can."""
     unreadable: bool = False
-    """Whether permissions are what is wrong."""
+    """True if the reason is a lack of permissions."""
     wanted_uid: str | None = None
-    """The UID that another file's pod has, if that is what is wrong."""
-    acts: FileQueue = attrs.field(factory=FileQueue)
-    """What happens to the file's pods, one after another."""
+    """The UID that another file's pod has, if that is the reason."""
+    actions: FileQueue = attrs.field(factory=FileQueue)
 
 
 class ManifestFiles:
-    """The manifests of a directory. Called by one thread at a time; calls the owner and
-    ``report`` from several, for one file from one at a time."""
+    """The manifests of a directory. Only one thread at a time may call its methods.
+
+    The owner and ``report`` are called on several threads, but for one file only on one.
+    """
 
     def __init__(
         self,
@@ -147,74 +163,74 @@ class ManifestFiles:
         wake: Callable[[], None] = lambda: None,
         patience: float = _PATIENCE,
     ) -> None:
-        """``wake`` is called, from any thread, when ``look_at_freed`` has something to do.
-        ``patience``: how many seconds the next pod waits for the one before."""
+        """``wake`` is called, on any thread, when ``check_waiting`` has something to do."""
         self._directory = directory
         self._owner = owner
         self._report = report
         self._wake = wake
         self._most_patience = patience
         self._files: dict[str, _File] = {}
-        # Guards the two below.
+        # Guards the two fields below.
         self._lock = threading.Lock()
         self._leaving: dict[str, FileQueue] = {}
-        """UIDs of pods that are being terminated, and among which acts."""
+        """UIDs of pods that are being terminated, and the queues that do it."""
         self._freed: deque[str] = deque()
-        """UIDs that were taken, and are not any more."""
+        """UIDs that have become free."""
         self._closed = False
 
     def scan(self) -> None:
-        """Look at every file there is, and at those that were there, in order of name."""
+        """Check every file in the directory, and those that were there, in order of name."""
         present = {entry.name for entry in self._directory.iterdir() if is_manifest(entry.name)}
         for name in sorted(present | self._files.keys()):
-            self.look_at(name)
+            self.check(name)
 
-    def look_at(self, name: str) -> None:
-        """A file may have appeared, changed or vanished."""
-        self._look_at(name)
-        self.look_at_freed()
+    def check(self, name: str) -> None:
+        """Check a file that may have appeared, changed or vanished."""
+        self._check(name)
+        self.check_waiting()
 
     def moved(self, old: str, new: str) -> None:
-        """A file got another name: its pod runs on, unless the contents changed, too."""
+        """Handle a renamed file: its pod keeps running, unless the contents changed, too."""
+        # The state moves with the file. ``check`` then compares the contents as usual.
         if new != old and old in self._files and (self._directory / new).exists():
             self._vanished(new)
             self._files[new] = self._files.pop(old)
-        self.look_at(new)
-        self.look_at(old)
+        self.check(new)
+        self.check(old)
 
-    def look_again_at_unreadable(self, name: str) -> None:
-        """Permissions may have changed: of interest only where they were the trouble."""
+    def check_unreadable(self, name: str) -> None:
+        """Check a file whose permissions changed, if they were the problem."""
         if name in self._files and self._files[name].unreadable:
-            self.look_at(name)
+            self.check(name)
 
-    def look_at_freed(self) -> None:
-        """Look at the files that waited for a UID which is free now."""
+    def check_waiting(self) -> None:
+        """Check the files that waited for a UID that is free now."""
         while (uid := self._next_freed()) is not None:
             waiting = [name for name, file in self._files.items() if file.wanted_uid == uid]
             for name in sorted(waiting):
-                self._look_at(name)
+                self._check(name)
 
     def all_gone(self) -> None:
-        """The directory itself is gone, and with it every manifest."""
+        """Handle the deletion of the directory with every manifest in it."""
         for name in sorted(self._files):
             self._stop(name, self._files.pop(name))
-        self.look_at_freed()
+        self.check_waiting()
 
     def close(self) -> None:
-        """Do nothing more. What is being done goes on, and is waited for if it is quick."""
+        """Start no more actions, and wait a moment for those in progress."""
         self._closed = True
-        # A copy: files may still be looked at.
+        # A copy: another thread may still be checking files.
         for file in list(self._files.values()):
-            file.acts.wait(self._patience())
+            file.actions.wait(self._patience())
 
-    def _look_at(self, name: str) -> None:
+    def _check(self, name: str) -> None:
         path = self._directory / name
-        # A link to nothing counts as gone.
+        # A dangling link counts as gone.
         if not path.exists():
             self._vanished(name)
             return
         if path.is_dir():
-            # The kubelet says so and goes on, too (kubelet/config/file.go, extractFromDir).
+            # The kubelet logs this and continues, too (kubelet/config/file.go, extractFromDir).
             self._complain(name, f"{path}: is a directory: manifests in it are not read")
             return
         try:
@@ -230,65 +246,67 @@ class ManifestFiles:
         first = self._holder(pod, name)
         if first is not None:
             who = f"pod {pod.namespace}/{pod.name} has the UID of the pod in {first} ({pod.uid})"
-            self._complain(name, f"{path}: {who}: the first keeps it; remove one or name it anew")
+            self._complain(name, f"{path}: {who}: the first keeps it; remove or rename one")
             self._files[name].wanted_uid = pod.uid
-        elif self._leaves_elsewhere(pod.uid, old.acts):
+        elif self._leaves_elsewhere(pod.uid, old.actions):
             self._files.setdefault(name, old).wanted_uid = pod.uid
         elif old.pod == pod and (old.runs or old.pending):
             old.complaint, old.unreadable, old.wanted_uid = "", False, None
         else:
-            file = self._files[name] = _File(pod, pending=True, acts=old.acts)
+            # The queue goes over to the new state: the old pod must be terminated first.
+            file = self._files[name] = _File(pod, pending=True, actions=old.actions)
             self._stop(name, old, successor=pod.uid)
             self._do(name, file, lambda: self._admit(name, file, pod, path))
 
     def _holder(self, pod: Pod, name: str) -> str | None:
-        """Another file whose pod has this UID."""
+        """Return another file whose pod has this UID."""
         for other, file in self._files.items():
             if other != name and file.pod is not None and file.pod.uid == pod.uid:
                 return other
         return None
 
-    def _leaves_elsewhere(self, uid: str, acts: FileQueue) -> bool:
-        """Whether another file's pod has this UID, and is being terminated."""
+    def _leaves_elsewhere(self, uid: str, actions: FileQueue) -> bool:
+        """True if the pod of another file has this UID and is being terminated."""
         with self._lock:
-            return self._leaving.get(uid, acts) is not acts
+            return self._leaving.get(uid, actions) is not actions
 
     def _vanished(self, name: str) -> None:
         if file := self._files.pop(name, None):
             self._stop(name, file)
 
     def _stop(self, name: str, file: _File, successor: str | None = None) -> None:
-        """End a file's pod, and give its UID to a file that waited for it."""
+        """Terminate a file's pod; its UID becomes free unless the successor has the same."""
         pod = file.pod
         if pod is None:
             return
         leaves = pod.uid != successor
         if leaves:
             with self._lock:
-                self._leaving[pod.uid] = file.acts
+                self._leaving[pod.uid] = file.actions
         self._do(name, file, lambda: self._terminate(name, file, pod, leaves))
 
     def _complain(self, name: str, line: str) -> None:
         file = self._files.setdefault(name, _File())
         file.unreadable, file.wanted_uid = False, None
+        # Report a problem once, not again for every event of the file.
         if file.complaint == line:
             return
         file.complaint = line
         rest = "; the pod admitted from it before keeps running" if file.runs else ""
         self._report(f"{line}{rest}")
 
-    # -- what is done to pods, on the acts' threads ------------------------------------
+    # -- actions, on the threads of the queues ---------------------------------------
 
-    def _do(self, name: str, file: _File, act: Callable[[], None]) -> None:
+    def _do(self, name: str, file: _File, action: Action) -> None:
         def unless_closed() -> None:
             if not self._closed:
-                self._guarded(name, act)
+                self._guarded(name, action)
 
-        file.acts.add(unless_closed, self._patience())
+        file.actions.add(unless_closed, self._patience())
 
     def _patience(self) -> float:
-        late = any(file.acts.is_late for file in list(self._files.values()))
-        return min(_PATIENCE_BESIDE, self._most_patience) if late else self._most_patience
+        late = any(file.actions.is_late for file in list(self._files.values()))
+        return min(_PATIENCE_WHILE_LATE, self._most_patience) if late else self._most_patience
 
     def _admit(self, name: str, file: _File, pod: Pod, path: Path) -> None:
         try:
@@ -306,19 +324,20 @@ class ManifestFiles:
                 with self._lock:
                     self._leaving.pop(pod.uid, None)
                     self._freed.append(pod.uid)
+                # The UID is free, but this is the queue's thread: only the directory's thread may
+                # check files.
                 self._wake()
 
     def _next_freed(self) -> str | None:
         with self._lock:
             return self._freed.popleft() if self._freed else None
 
-    def _guarded(self, name: str, act: Callable[[], Any]) -> None:
-        """The owner's trouble with one pod must not keep the others waiting."""
+    def _guarded(self, name: str, action: Callable[[], Any]) -> None:
+        """Run an action; report its errors, so that the queue continues."""
         try:
-            act()
+            action()
         except DeviceManagerError as error:
             self._report(f"{self._directory / name}: {error}")
-        # An error that nobody foresaw would end the thread without a word.
         except Exception as error:
             self._report(f"{self._directory / name}: unexpected {type(error).__name__}: {error}")
 
@@ -326,16 +345,14 @@ class ManifestFiles:
 class StaticPods(FollowedDirectory):
     """Watches a manifest directory from ``start`` to ``stop``; a context manager.
 
-    ``owner`` and ``report`` are called by threads of ours, for one file by one at a time. The
-    pods are admitted in the order in which their files come; one whose admission hangs in a
-    plugin holds up the next for half a second and then only what happens to its own file. A
-    file is read once it is complete: when its writer closes it, or when it is moved or
-    linked here. A bad file is reported in one line and read again when it changes; its pod, if
-    it had a good one before, keeps running.
+    ``owner`` and ``report`` are called on threads of this object, for one file on one at a time.
+    A file is read when it is complete: when its writer closes it, or when it is moved or linked
+    into the directory. A bad file is reported in one line and read again when it changes; if it
+    had a good pod before, that pod keeps running.
 
-    ``start`` returns when what is there has been admitted, but for admissions that hang.
-    ``stop`` leaves the pods as they are, and does not wait for an admission that hangs in a
-    plugin: that ends with its kubelet.
+    ``start`` returns when the existing files have been admitted, except for admissions that
+    hang. ``stop`` does not terminate pods and does not wait for admissions that hang in a plugin:
+    these end with their kubelet.
     """
 
     what = "manifest directory"
@@ -344,7 +361,7 @@ class StaticPods(FollowedDirectory):
     def __init__(self, directory: str | os.PathLike[str], owner: PodOwner, report: Report) -> None:
         super().__init__(Path(directory), report)
         self._files = ManifestFiles(
-            self.directory, owner, report, wake=lambda: self._todo.put(self._files.look_at_freed)
+            self.directory, owner, report, wake=lambda: self._todo.put(self._files.check_waiting)
         )
 
     def _scan(self) -> None:
@@ -363,12 +380,13 @@ class StaticPods(FollowedDirectory):
             self._files.moved(old, new)
         elif change.kind in _COMPLETE:
             for name in filter(is_manifest, (new, old)):
-                self._files.look_at(name)
+                self._files.check(name)
+        # A new file is empty until its writer closes it.
         elif change.kind is ChangeKind.CREATED:
             if is_manifest(old) and is_complete_at_once(self.directory / old):
-                self._files.look_at(old)
+                self._files.check(old)
         elif is_manifest(old):
-            self._files.look_again_at_unreadable(old)
+            self._files.check_unreadable(old)
 
     def _directory_deleted(self) -> None:
         if not self.directory.exists():
@@ -377,10 +395,10 @@ class StaticPods(FollowedDirectory):
 
 
 def check_directory(directory: Path) -> None:
-    """Raises ManifestDirectoryError for what is no directory."""
+    """Raise ManifestDirectoryError if the path is not a directory."""
     directory_watch.check_directory(directory, StaticPods.what, StaticPods.error)
 
 
 def is_manifest(name: str) -> bool:
-    """Whether a file of this name is read: no dotfile, no temporary file of an editor."""
+    """True if a file of this name is read: not a dotfile or an editor's temporary file."""
     return name.endswith(SUFFIXES) and not name.startswith((".", "#"))

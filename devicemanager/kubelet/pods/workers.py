@@ -1,4 +1,26 @@
-"""What happens to a pod on this node: admitted, admitted again, finished, terminated."""
+"""What happens to pods: admission, readmission after a restart, end and deletion.
+
+Theory of operation. The kubelet has one worker per pod, which makes the pod's events
+sequential. Here callers do: each method runs on its caller's thread, and different pods never
+wait for each other. Two callers can act on one pod at the same time, so every method follows
+one pattern:
+
+1. Find or create the record under the store's lock.
+2. Without the lock, do what can block: structured claims, the manager's admission, container
+   starts.
+3. Under the lock again, check that the record is still current, change it, and notify manager and
+   claims that the pod has ended (``deactivate``, ``leave``). Doing this under the lock matters:
+   from then on another pod can be admitted with the same UID.
+4. Without the lock, release devices and claims, write files and publish events.
+
+The order of one pod's events is therefore: ADMITTED or REJECTED, starts, exits, FINISHED,
+TERMINATED. Claims are admitted before devices, and an admission that fails later gives them
+back.
+
+After a restart, ``readmit`` repeats all admissions in their original order. A pod keeps the
+devices that the checkpoint names. Pods of the checkpoint that are not admitted again are freed
+once every known pod is back (``_check_sources``) or the owner says so (``sources_ready``).
+"""
 
 from __future__ import annotations
 
@@ -18,10 +40,10 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.rejection import Rejected, rejected_by_allocation
-from devicemanager.core.versions.changelog import since_when
+from devicemanager.core.versions.changelog import describe
 from devicemanager.events.stream import EventKind, EventStream
 from devicemanager.kubelet.manager.manager import DeviceManager
-from devicemanager.kubelet.pods.container_lifecycle import ContainerLife
+from devicemanager.kubelet.pods.container_lifecycle import ContainerLifecycle
 from devicemanager.kubelet.pods.containers import Containers
 from devicemanager.kubelet.pods.options import CdiRules
 from devicemanager.kubelet.pods.records import Phase, PodRecord, PodStore, pod_uid, title
@@ -35,9 +57,9 @@ if TYPE_CHECKING:
 
 
 class PodWorkers:
-    """The pods of the node under one manager. May be called from any thread.
+    """Pods of the node under one manager; thread-safe.
 
-    The pods (``store``) outlive a kubelet's process, its manager and its workers do not.
+    The pods (``store``) outlive a kubelet's process; its manager and workers do not.
     """
 
     def __init__(
@@ -48,7 +70,7 @@ class PodWorkers:
         events: EventStream,
         claims: LazyClaims | None = None,
     ) -> None:
-        """``claims`` outlive the kubelet's process; None is a node that never had any."""
+        """``claims`` outlive the kubelet's process; None is a node without claims."""
         self._store = store
         self._manager = manager
         self._claims = claims or LazyClaims(events, settings.node_name)
@@ -56,18 +78,20 @@ class PodWorkers:
         self._events = events
         self._cdi = CdiRules.of(settings.behaviour)
         self._containers = Containers(store, manager, events, self._claims, self._cdi)
-        self.life = ContainerLife(
+        self.life = ContainerLifecycle(
             store, self._containers, manager.clock, events, self._finish, self._delete
         )
 
     # -- admission -------------------------------------------------------------------
 
     def admit(self, pod: Pod, *, start: bool) -> Admission:
-        """Admit a new pod and, if asked to, start its containers."""
-        pod = self._as_known(pod)
+        """Admit a new pod and, if ``start`` is true, start its containers."""
+        pod = self._drop_unknown_fields(pod)
         with self._store.lock:
             record = self._store.add(pod, self._manager.clock.time())
             known_before = self._is_restored(pod.uid)
+        # The checkpoint knows the pod: an earlier kubelet started its containers, and they still
+        # run.
         if known_before and self._store.containers_survive:
             record.all_started()
         admission = self._admit(record)
@@ -77,8 +101,8 @@ class PodWorkers:
             self._check_sources()
         return admission
 
-    def _as_known(self, pod: Pod) -> Pod:
-        """The pod without what the settings' version knows nothing of."""
+    def _drop_unknown_fields(self, pod: Pod) -> Pod:
+        """Return the pod without fields that the kubelet's version does not know."""
         behaviour = self._settings.behaviour
         if not behaviour.sidecars:
             pod = pod.without_sidecars()
@@ -87,7 +111,7 @@ class PodWorkers:
         return pod
 
     def start(self, uid: str) -> None:
-        """Start what was never started; see ``MockKubelet.start_pod``."""
+        """Start containers that were never started; see ``MockKubelet.start_pod``."""
         self._containers.start_rest(self._store.known(uid))
 
     def restore(
@@ -98,7 +122,7 @@ class PodWorkers:
         start_time: float | None = None,
     ) -> Admission:
         """Take over a pod that an earlier kubelet ran; see ``MockKubelet.restore``."""
-        pod, begun = self._as_known(pod), time.monotonic()
+        pod, begun = self._drop_unknown_fields(pod), time.monotonic()
         with self._store.lock:
             record = self._store.add(pod, start_time or self._manager.clock.time())
             known = self._is_restored(pod.uid)
@@ -107,6 +131,7 @@ class PodWorkers:
             else:
                 record.take_over(statuses)
         try:
+            # The checkpoint, if it names the pod, is more reliable than the caller's copy.
             if devices and not known:
                 self._manager.adopt(pod.uid, devices)
             admission = self._admit(record, holding=frozenset(self._manager.holdings(pod.uid)))
@@ -119,17 +144,17 @@ class PodWorkers:
         return admission
 
     def _is_restored(self, uid: PodUid) -> bool:
-        """Whether the checkpoint names the pod, and the kubelet still learns which there are."""
+        """True if the checkpoint names the pod and not all pods are known yet."""
         if not self._manager.is_sources_ready and self._manager.holdings(uid):
             return True
         return not self._claims.is_sources_ready and uid in self._claims.pods()
 
     def readmit(self) -> None:
-        """After a restart: admit every pod again that had been, and start what does not
-        run any more."""
+        """Readmit every pod after a restart, and start those whose containers do not run any
+        more."""
         for record in self._store.records():
             if not record.is_active:
-                # The checkpoint may still name what it held.
+                # The checkpoint may still name its devices.
                 self._manager.deactivate(record.pod.uid)
                 continue
             if not record.admitted:
@@ -151,9 +176,11 @@ class PodWorkers:
         again: bool = False,
         holding: frozenset[ContainerName] | None = None,
     ) -> Admission:
-        """``again`` after a restart: the sources are not ready then, even if the checkpoint
-        names no pod. ``holding``: of the containers that run only these have their devices,
-        the others need some."""
+        """Admit a pod that has a record.
+
+        ``again``: after a restart, sources are not ready, even if the checkpoint names no pod.
+        ``holding``: running containers that have their devices; the others need an allocation.
+        """
         pod, begun = record.pod, time.monotonic()
         try:
             self._check_known(pod)
@@ -161,6 +188,7 @@ class PodWorkers:
             context = record.context(ready, self._settings.quirks)
             if holding is not None:
                 context = attrs.evolve(context, running=context.running & holding)
+            # Claims first: they can reject the pod before any plugin is called.
             self._claims.admit(pod)
             allocation = self._manager.admit(pod, context)
             self._note_admitted(record)
@@ -168,7 +196,7 @@ class PodWorkers:
         except Rejected as rejected:
             return self._reject(record, rejected, begun)
         except BaseException:
-            # One that was admitted before stays, with what it held.
+            # A pod that was admitted before stays, with its devices.
             if not record.admitted:
                 self._give_up(record)
             raise
@@ -187,8 +215,9 @@ class PodWorkers:
         record.admitted = True
 
     def _give_up(self, record: PodRecord) -> None:
-        """An admission was interrupted: the pod is unknown, and holds nothing."""
+        """Forget a pod whose admission was interrupted, and free what it was allocated."""
         with self._store.lock:
+            # Another caller can have deleted the pod meanwhile, and freed everything.
             was_there = self._store.is_current(record)
             self._store.remove(record)
         if was_there:
@@ -198,13 +227,13 @@ class PodWorkers:
     def _reject(self, record: PodRecord, rejected: Rejected, begun: float) -> Admission:
         pod = record.pod
         if record.admitted and self._manager.plugins.is_closed:
-            # A kubelet that stops rejects nobody: its successor decides about the pod.
+            # A stopping kubelet rejects no pod: the next one decides about it.
             return self._rejection(pod, rejected)
         with self._store.lock:
             self._store.end(record, Phase.FAILED, rejected.reason, rejected.message)
             record.rejected = True
             if self._store.is_current(record):
-                # Under the lock: another pod may be admitted with this UID from here on.
+                # Under the lock: from here on another pod can be admitted with this UID.
                 self._manager.deactivate(pod.uid)
                 self._claims.remove_pods(pod.uid, also_allocated_before=record.admitted)
         self._claims.flush()
@@ -213,16 +242,17 @@ class PodWorkers:
             f"pod {title(pod)} rejected: {rejected}",
             pod=pod.uid,
             seconds=time.monotonic() - begun,
-            containers=_got_theirs(rejected),
+            containers=_containers_with_devices(rejected),
             reason=rejected.reason,
         )
         return self._rejection(pod, rejected)
 
     def _answer(self, pod: Pod, allocation: PodAllocation) -> Admission:
+        # Imported here: only the first admission needs the result.
         from devicemanager.kubelet.pods.admission import (
             Admission,
             ContainerOutcome,
-            Once,
+            LazyExplanation,
             affinity_nodes,
         )
 
@@ -242,16 +272,16 @@ class PodWorkers:
             pod,
             True,
             containers=containers,
-            explaining=Once(lambda: self._named(manager.explain(allocation))),
+            explaining=LazyExplanation(lambda: self._named(manager.explain(allocation))),
         )
 
     def _rejection(self, pod: Pod, rejected: Rejected) -> Admission:
-        from devicemanager.kubelet.pods.admission import Admission, NoContainers, Once
+        from devicemanager.kubelet.pods.admission import Admission, LazyExplanation, NoContainers
 
         explanation = rejected.explanation
         if explanation is not None and rejected.behaviour:
             version = self._settings.behaviour.version
-            since = since_when(rejected.behaviour, version)
+            since = describe(rejected.behaviour, version)
             explanation = attrs.evolve(explanation, since=since)
         return Admission(
             pod,
@@ -259,19 +289,25 @@ class PodWorkers:
             rejected.reason,
             rejected.message,
             NoContainers(f"pod {title(pod)} was rejected: {rejected}"),
-            explaining=None if explanation is None else Once(lambda: self._named(explanation)),
+            explaining=None
+            if explanation is None
+            else LazyExplanation(lambda: self._named(explanation)),
         )
 
     def _named(self, explanation: AdmissionExplanation) -> AdmissionExplanation:
-        """With pods as people name them now; the core knows their UIDs."""
-        names = {uid: self._store.title_of(uid) for uid in explanation.held}
+        """Return the explanation with names of pods; the core knows only their UIDs."""
+        names = {uid: self._store.title_of(uid) for uid in explanation.allocated}
         return attrs.evolve(explanation, name_of=names.__getitem__)
 
     def _check_known(self, pod: Pod) -> None:
-        """A resource nobody registered: rejected if it was declared to us, else the pod
-        runs without it, as with the reference, and a warning says so (Q14)."""
+        """Handle requested resources that no plugin has registered (Q14).
+
+        If the resource was declared, the pod is rejected. Otherwise it runs without the
+        resource, as in the reference, and an event warns.
+        """
         for container, _ in pod.all_containers():
             for resource, count in container.limits.items():
+                # Only extended resources can be devices; cpu and memory are the node check's.
                 if not count or not is_extended_resource_name(resource):
                     continue
                 if self._manager.is_known(resource):
@@ -280,8 +316,8 @@ class PodWorkers:
                     raise rejected_by_allocation(self._unregistered(resource))
                 self._events.publish(
                     EventKind.UNKNOWN_RESOURCE,
-                    f"pod {title(pod)} container {container.name} asks for {resource}, which "
-                    "no plugin registered: it runs without",
+                    f"pod {title(pod)} container {container.name} requests {resource}, which "
+                    "no plugin has registered: it runs without it",
                     resource=resource,
                     pod=pod.uid,
                 )
@@ -296,26 +332,26 @@ class PodWorkers:
         return self._settings.strict or (declared and "Q14" not in self._settings.quirks)
 
     def _wait_for_plugins(self, pod: Pod) -> None:
-        """Q6: give the plugins of a pod the time to come back after a reboot."""
+        """Q6: wait for the plugins of a pod to re-register after a reboot."""
         held = self._manager.holdings(pod.uid)
         resources = {resource for by_resource in held.values() for resource in by_resource}
 
-        def back() -> bool:
+        def are_back() -> bool:
             allocatable = self._manager.capacity().allocatable
             return all(allocatable.get(resource) for resource in resources)
 
-        self._events.wait_for(back, self._settings.wait_for_plugin)
+        self._events.wait_for(are_back, self._settings.wait_for_plugin)
 
     # -- sources ---------------------------------------------------------------------
 
     def sources_ready(self) -> None:
-        """All pods are known now: devices of others are freed.
+        """All pods are known: free the devices of all others.
 
-        A pod rejected after a reboot is known; it holds its devices until the next
+        A pod that was rejected after a reboot is known; it keeps its devices until the next
         allocation.
         """
-        # One step: a pod of the checkpoint that is admitted in this moment is either known
-        # already and keeps its devices, or comes after and is a new pod.
+        # Atomic: a pod of the checkpoint that is admitted at this moment is either
+        # known already and keeps its devices, or it comes later and is a new pod.
         with self._store.lock:
             uids = self._store.uids()
             released = self._manager.forget_all_but(uids)
@@ -325,7 +361,7 @@ class PodWorkers:
             self._manager.write()
 
     def _check_sources(self) -> None:
-        """Once every pod of the checkpoint was admitted again, all are known."""
+        """Declare the sources ready when every pod of the checkpoint is readmitted."""
         if self._manager.is_sources_ready and self._claims.is_sources_ready:
             return
         if self._manager.pods() | self._claims.pods() <= self._store.uids():
@@ -334,16 +370,16 @@ class PodWorkers:
     # -- end -------------------------------------------------------------------------
 
     def finish(self, uid: str, exit_codes: Mapping[str, int]) -> Phase:
-        """All containers of a pod have ended by themselves; see ``MockKubelet.finish``."""
+        """Let all containers of a pod exit; see ``MockKubelet.finish``."""
         record = self._store.known(uid)
         pod = record.pod
         with self._store.lock:
-            # What has ended before has ended so.
+            # Containers that have already exited keep their exit codes.
             exit_codes = {**exit_codes, **record.exit_codes()}
         phase = record.phase_after(exit_codes)
         with self._store.lock:
             if not self._store.is_current(record) or not record.is_active:
-                raise RequestError(f"pod {title(pod)} is not active: it cannot finish")
+                raise RequestError(f"pod {title(pod)} is not active and cannot finish")
             now = self._manager.clock.time()
             for container in pod.containers:
                 if container.name not in record.exit_codes():
@@ -355,28 +391,30 @@ class PodWorkers:
     def stop(
         self, uid: str, exit_code: int, *, reason: str = "", message: str = "", disruption: str = ""
     ) -> Phase:
-        """The kubelet ends a pod; see ``MockKubelet.stop_pod``."""
+        """End a pod on behalf of the kubelet; see ``MockKubelet.stop_pod``."""
         record = self._store.known(uid)
         with self._store.lock:
             if not record.is_active:
                 return record.phase
             phase = record.stop(exit_code, self._manager.clock.time())
             record.disrupted = disruption
+        # A reason such as Evicted makes the pod Failed, also if every container exited with 0.
         phase = Phase.FAILED if reason else phase
         self._finish(record, phase, reason, message)
         return phase
 
     def _finish(self, record: PodRecord, phase: Phase, reason: str = "", message: str = "") -> None:
-        """No container will run again; sidecars are stopped."""
+        """Set the final phase: no container runs again, and sidecars are stopped."""
         pod = record.pod
         with self._store.lock:
             if not self._store.is_current(record) or not record.is_active:
                 return
             now = self._manager.clock.time()
+            # Only sidecars still run: they are stopped when the last app container has exited.
             for name in record.running:
                 record.ended(name, 0, "Completed", now)
             self._store.end(record, phase, reason, message)
-            # Under the lock: another pod may be admitted with this UID from here on.
+            # Under the lock: from here on another pod can be admitted with this UID.
             self._manager.deactivate(pod.uid)
             self._claims.remove_pods(pod.uid)
         self._manager.release(pod.uid)
@@ -385,14 +423,14 @@ class PodWorkers:
         self._events.publish(EventKind.FINISHED, f"pod {title(pod)} {phase}", pod=pod.uid)
 
     def _delete(self, record: PodRecord) -> None:
-        """Forget a pod that is to be deleted and whose containers have ended."""
+        """Delete a pod whose containers have exited."""
         with self._store.lock:
             is_there = self._store.is_current(record)
         if is_there:
             self.terminate((record.pod.uid,))
 
     def terminate(self, uids: Iterable[str]) -> None:
-        """Pods end and are deleted, all of them or, if one is unknown, none."""
+        """Delete all these pods or, if one is unknown, none. Raises RequestError."""
         with self._store.lock:
             records = [self._store.known(uid) for uid in uids]
             for record in records:
@@ -415,11 +453,10 @@ class PodWorkers:
     def allocated_resources_status(
         self, uid: str
     ) -> dict[ContainerName, tuple[ResourceStatus, ...]]:
-        """``allocatedResourcesStatus`` of the containers that the pod's status has it for:
-        its app containers (``convertToAPIContainerStatuses``, v1.32).
+        """Return ``allocatedResourcesStatus`` of the pod's app containers.
 
-        Raises RequestError if nobody knows the UID: no pod here has it, nor does the
-        checkpoint.
+        Other containers have none (``convertToAPIContainerStatuses``, v1.32). Raises
+        RequestError for a UID that neither a pod here nor the checkpoint has.
         """
         status = self._manager.allocated_resources_status(pod_uid(uid))
         if not self._settings.behaviour.reports_resource_health:
@@ -437,8 +474,8 @@ class PodWorkers:
         return shown
 
 
-def _got_theirs(rejected: Rejected) -> int:
-    """How many containers had their devices before the pod was rejected."""
+def _containers_with_devices(rejected: Rejected) -> int:
+    """Return how many containers had their devices before the pod was rejected."""
     if rejected.explanation is None:
         return 0
     begun = sum(step.container is not None for step in rejected.explanation.steps)

@@ -1,4 +1,21 @@
-"""The connection to one plugin: its list stream and the calls to it."""
+"""The connection to one plugin: calls to it, and its list stream.
+
+Theory of operation. ``Calls`` makes unary calls on a channel. It records each of them, runs
+injected faults around it, and turns gRPC's exceptions into ``RpcError`` with the status as Go
+prints it. No gRPC type leaves this module.
+
+``Connection`` adds what the manager needs of a plugin. It has one thread (``run``), which
+requests the options and then reads the list stream. By default gRPC starts another thread for
+every channel with an open stream. The option SingleThreadedUnaryStream avoids that: the thread
+that iterates over the stream does the work.
+
+A list stream ends when the plugin ends it, when the connection breaks or is closed, or when a
+message is invalid or too large. ``_follow`` returns the reason as one line. Afterwards it reads
+the rest of the stream, since gRPC keeps the socket of a call whose result was never read.
+
+``close`` may be called by any thread at any time: calls in flight fail with Canceled, the
+stream ends, and so does the thread. ``join`` waits for the thread, for up to 10 seconds.
+"""
 
 from __future__ import annotations
 
@@ -31,31 +48,35 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 T = TypeVar("T")
 
+# gRPC raises ValueError for a call on a channel that is closed, and the channel of a plugin can be
+# closed at any moment.
 _GRPC_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
-_GIVEN_UP = RpcError("Canceled", "the kubelet gave the call up")
+_ABANDONED = RpcError("Canceled", "the kubelet abandoned the call")
 
 
 def rpc_error(error: grpc.RpcError) -> RpcError:
-    """The status that a failed call carries, as Go prints it."""
+    """Convert a failed call's status, with the code as Go prints it."""
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
+    # gRPC's Python library has its own text. A plugin that fails with the same code keeps its text.
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in details:
-        details = "context deadline exceeded"  # ours, not the plugin's: as Go's library says it
+        details = "context deadline exceeded"  # our own deadline: Go's text for it
     return RpcError(go_name(code.name), details)
 
 
-def translated(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:
-    """What grpc raises for a call that failed, one on a closed channel among it."""
+def from_grpc(error: grpc.RpcError | grpc.FutureCancelledError | ValueError) -> RpcError:
+    """Convert an exception of gRPC, including one for a closed channel."""
     if isinstance(error, grpc.RpcError):
         return rpc_error(error)
-    # grpc raises ValueError for a call on a channel that was closed.
+    # gRPC raises ValueError for a call on a closed channel.
     return RpcError("Canceled", "grpc: the client connection is closing")
 
 
 class Calls:
-    """Calls on one channel. Messages go in and out as bytes, as the record keeps them.
+    """Unary calls on one channel.
 
-    Without a recorder nothing is recorded.
+    Requests and responses are bytes, as the call log stores them. Without a recorder nothing is
+    recorded.
     """
 
     def __init__(
@@ -72,29 +93,32 @@ class Calls:
     def make(
         self, path: str, request: bytes, timeout: float | None, read: Callable[[bytes], T]
     ) -> T:
-        """Make a call and wait for its answer, with ``timeout`` None for ever. ``path`` is the
-        method's, ``read`` makes the answer of its bytes. Raises ``RpcError``."""
+        """Make a call and wait for its response; None means no timeout.
+
+        ``path`` is the method's path, ``read`` decodes the response. Raises ``RpcError``.
+        """
         method = self._method(path)
         call = self.begin(path, request)
         try:
+            # The usual case costs one attribute: every admission makes calls.
             if self._faults is None or not self._faults.registry.armed:
                 response = method(request, timeout=timeout)
             else:
                 with self._faults.around(_name(path), call, self._channel.close):
                     response = method(request, timeout=timeout)
         except _GRPC_ERRORS as error:
-            raise _failed(call, translated(error)) from error
+            raise _failed(call, from_grpc(error)) from error
         except InjectedError as error:
             raise _failed(call, error) from None
         except BaseException:
-            _failed(call, _GIVEN_UP)
+            _failed(call, _ABANDONED)
             raise
         return _answer(response, read, call)
 
     async def wait_for(
         self, path: str, request: bytes, timeout: float | None, read: Callable[[bytes], T]
     ) -> T:
-        """The same on the running event loop, without faults; a task that is cancelled cancels
+        """Make a call on the running event loop, without faults. Cancelling the task cancels
         the call."""
         method = self._method(path)
         call = self.begin(path, request)
@@ -103,9 +127,9 @@ class Calls:
             future = method.future(request, timeout=timeout)
             response = await _result_of(future)
         except _GRPC_ERRORS as error:
-            raise _failed(call, translated(error)) from error
+            raise _failed(call, from_grpc(error)) from error
         except BaseException:
-            _failed(call, _GIVEN_UP)
+            _failed(call, _ABANDONED)
             raise
         finally:
             if future is not None:
@@ -113,10 +137,11 @@ class Calls:
         return _answer(response, read, call)
 
     def begin(self, path: str, request: bytes) -> CallInProgress | None:
-        """Record the beginning of a call that somebody else makes."""
+        """Record the start of a call that the caller makes itself."""
         return None if self._recorder is None else self._recorder.begin(_name(path), request)
 
     def _method(self, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
+        # A callable per call would be slow to create, so each is created once.
         method = self._methods.get(path)
         if method is None:
             method = self._methods[path] = self._channel.unary_unary(path)
@@ -148,7 +173,7 @@ def _failed(
 
 
 async def _result_of(call: grpc.Future[bytes]) -> bytes:
-    """Wait for a call's end on the running event loop. Raises what the call does."""
+    """Wait for the end of a call on the running event loop. Raises what the call raises."""
     loop = asyncio.get_running_loop()
     done = loop.create_future()
 
@@ -157,7 +182,7 @@ async def _result_of(call: grpc.Future[bytes]) -> bytes:
             done.set_result(None)
 
     def finish(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             loop.call_soon_threadsafe(wake)
 
     call.add_done_callback(finish)
@@ -173,14 +198,10 @@ _JOIN_SECONDS = 10.0
 
 
 class Connection:
-    """A connection to one plugin. ``close`` ends everything.
+    """A connection to one plugin. Implements ``manager.state.Endpoint``.
 
-    Each registration has a connection of its own, also when two lead to one socket: a
+    Every registration has its own connection, also if two lead to the same socket: a
     registration is identified by its connection (Q1).
-
-    A plugin costs one thread, which asks for its options and reads its lists. gRPC would take
-    a second one for each channel, but for calls that are made and waited for by the same
-    thread.
     """
 
     def __init__(
@@ -190,7 +211,7 @@ class Connection:
         recorder: CallRecorder | None = None,
         faults: PluginFaults | None = None,
     ) -> None:
-        """``recorder`` records what is asked and answered; ``faults`` are those to be shown."""
+        """``recorder`` records all calls; ``faults`` are injected faults."""
         self.path = path
         self._channel = grpc.insecure_channel(sockets.target(path), _channel_options(settings))
         self._settings = settings
@@ -199,15 +220,16 @@ class Connection:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do ``work`` on the connection's own thread, once. Raises RuntimeError if there is no
-        thread to be had."""
+        """Run ``work`` on the connection's own thread, once. Raises RuntimeError if no thread
+        can be started."""
         name = f"list-{self.path.name}"
+        # A daemon: a plugin that never ends its stream must not keep the interpreter alive.
         thread = threading.Thread(target=work, name=name, daemon=True)
         thread.start()
         self._thread = thread
 
     def options(self) -> PluginOptions:
-        """GetDevicePluginOptions. Raises ``RpcError``."""
+        """Call GetDevicePluginOptions. Raises ``RpcError``."""
         options = self._calls.make(
             dp_grpc.GET_DEVICE_PLUGIN_OPTIONS,
             b"",
@@ -219,9 +241,11 @@ class Connection:
     # -- the list stream -------------------------------------------------------------
 
     def watch(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
-        """Open ListAndWatch and read it to its end. ``on_list`` is called for every
-        message that differs from the one before, then ``on_end`` once with the cause.
-        ``on_error`` gets what the other two raise: a bug of ours, or of a callback.
+        """Open ListAndWatch and read it to its end.
+
+        Calls ``on_list`` for every message that differs from the previous one, then ``on_end``
+        once with the cause. ``on_error`` gets exceptions of the other two: bugs of
+        devicemanager or of a callback.
         """
         try:
             cause = self._follow(on_list)
@@ -234,17 +258,18 @@ class Connection:
             on_error(error)
 
     def _follow(self, on_list: OnList) -> str:
-        """Read the stream until it ends; returns why it did."""
+        """Read the stream until it ends; return the reason."""
         try:
-            # Bytes, not messages: a list equal to the last one is no change.
+            # Bytes, not messages: equal bytes need no decoding.
             method: grpc.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(
                 dp_grpc.LIST_AND_WATCH
             )
             stream = method(b"")
+        # The channel was closed between the registration and this call.
         except ValueError:
             return "the connection was closed"
         call = self._calls.begin(dp_grpc.LIST_AND_WATCH, b"")
-        end = RpcError("Canceled", "the kubelet gave the stream up")
+        end = RpcError("Canceled", "the kubelet closed the stream")
         try:
             self._read(stream, on_list, call)
             end = RpcError(OK, "")
@@ -258,7 +283,7 @@ class Connection:
             if call is not None:
                 call.failed(end.code, end.description)
             self._channel.close()
-            # grpc keeps the socket of a call of which anything has not been read.
+            # gRPC keeps the socket of a call that was not read to its end.
             with contextlib.suppress(grpc.RpcError):
                 for _ in stream:
                     pass
@@ -268,15 +293,19 @@ class Connection:
     @staticmethod
     def _read(stream: Iterable[bytes], on_list: OnList, call: CallInProgress | None) -> None:
         last: bytes | None = None
+        # One reader per stream: it reuses the columns of the list before.
         reader = ListReader()
         for message in stream:
             if call is not None:
                 call.received_message(message)
+            # Bytes are compared first: plugins repeat their list periodically, and equal ones cost
+            # nothing.
             if message != last:
                 on_list(reader.read(message))
                 last = message
 
     def _cause(self, error: RpcError) -> str:
+        # gRPC's text names its own option; the user needs the name of the setting.
         if error.code == "ResourceExhausted":
             limit = self._settings.max_list_bytes
             return (
@@ -285,15 +314,15 @@ class Connection:
             )
         return str(error)
 
-    def list_came(self) -> None:
-        """Wait as long as a fault holds up the reading of lists."""
+    def list_arrived(self) -> None:
+        """Wait for as long as an injected fault delays the reading of lists."""
         if self._faults is not None:
-            self._faults.list_came()
+            self._faults.list_arrived()
 
     # -- calls -----------------------------------------------------------------------
 
     def allocate(self, device_ids: tuple[DeviceId, ...]) -> AllocateAnswer:
-        """Allocate for one container; responses stay bytes, as the checkpoint keeps them."""
+        """Call Allocate for one container; responses stay bytes, as the checkpoint stores them."""
         request = dp.AllocateRequest()
         request.container_requests.add(devices_ids=device_ids)
         response = self._calls.make(
@@ -305,6 +334,7 @@ class Connection:
         return AllocateAnswer(
             tuple(
                 [
+                    # Deterministic, so that equal responses make equal checkpoints.
                     each.SerializeToString(deterministic=True)
                     for each in response.container_responses
                 ]
@@ -314,7 +344,8 @@ class Connection:
     def preferred_allocation(
         self, available: tuple[DeviceId, ...], must_include: tuple[DeviceId, ...], size: int
     ) -> tuple[DeviceId, ...]:
-        """GetPreferredAllocation for one container; empty if the plugin answers nothing."""
+        """Call GetPreferredAllocation for one container; empty if the response has no
+        containers."""
         wanted = dp.ContainerPreferredAllocationRequest(
             available_deviceIDs=available,
             must_include_deviceIDs=must_include,
@@ -330,7 +361,7 @@ class Connection:
         return tuple(map(DeviceId, answers[0].deviceIDs)) if answers else ()
 
     def pre_start_container(self, device_ids: tuple[DeviceId, ...]) -> None:
-        """PreStartContainer. Raises ``RpcError``."""
+        """Call PreStartContainer. Raises ``RpcError``."""
         self._calls.make(
             dp_grpc.PRE_START_CONTAINER,
             dp.PreStartContainerRequest(devices_ids=device_ids).SerializeToString(),
@@ -341,28 +372,28 @@ class Connection:
     # -- end -------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection; calls under way fail and the connection's thread ends."""
+        """Close the connection; calls in flight fail and the connection's thread ends."""
         self._channel.close()
         if self._faults is not None:
             self._faults.closed()
 
     def join(self) -> None:
-        """Wait for the connection's thread, at most 10 s; from that thread itself not at all."""
+        """Wait up to 10 s for the connection's thread, unless called on that thread."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
 
 
 def _channel_options(settings: Settings) -> list[tuple[str, int | str]]:
-    # gRPC itself loads this with the first channel.
+    # Imported here: gRPC itself loads this only with its first channel.
     from grpc.experimental import ChannelOptions
 
     return [
-        # Each registration is a connection.
+        # A connection per registration, not one shared by all channels to a socket.
         *sockets.CHANNEL_OPTIONS,
-        # Lists are read by the thread that waits for them, without a second one of gRPC's.
+        # Lists are read by the thread that waits for them, without a second thread of gRPC.
         (ChannelOptions.SingleThreadedUnaryStream, 1),
         ("grpc.max_receive_message_length", settings.max_list_bytes),
-        # Not grpc.min_reconnect_backoff_ms: that is how long a plugin may take to greet.
+        # Not grpc.min_reconnect_backoff_ms: that is how long a plugin may take for the handshake.
         ("grpc.initial_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 500),
     ]

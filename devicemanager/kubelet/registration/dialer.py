@@ -1,8 +1,23 @@
-"""Waiting until somebody serves gRPC on a plugin's socket, without a thread that waits.
+"""Wait until gRPC is served on a plugin's socket, without a thread per plugin.
 
-gRPC can wait for a connection by itself, but only with a thread for each channel. So a
-socket is tried by hand first: connect, send the beginning of an HTTP/2 connection, and see
-whether the other side sends its own. Only then is there a channel.
+Theory of operation. A plugin can call Register before it serves its own socket, so the kubelet
+dials until a deadline. gRPC can wait for a connection, but needs a thread for each channel. So
+the dialer tests the socket itself: connect, send the HTTP/2 preface, and check that the
+response is a SETTINGS frame. Only then does the caller open a channel. Each attempt ends in
+one of four ways:
+
+1. The socket does not exist or refuses the connection: try again after a wait, which doubles.
+2. The server closes the connection, or does not speak HTTP/2: the same.
+3. The server accepts and stays silent: the same, and the next attempt waits longer for it.
+4. The server sends SETTINGS: done. The socket's credentials name its process.
+
+Silent sockets hold a file descriptor during each attempt, so attempts are limited by two
+semaphores: one for new sockets, one for silent ones. A plugin that answers never queues behind
+a thousand that do not. An attempt that would use the last file descriptors of the process is
+skipped.
+
+The result never depends on the cause: the kubelet reports its deadline in any case
+(``grpc.WithBlock``, v1.32). ``DialError`` has the cause, for the kubelet's event.
 """
 
 from __future__ import annotations
@@ -21,39 +36,36 @@ from podresources.errors import SocketPathError
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 1.0
 """Seconds between attempts; they double."""
 _FIRST_PATIENCE, _LONGEST_PATIENCE = 0.2, 5.0
-"""Seconds that an attempt waits for an answer; they double with each that gets none."""
+"""Seconds that an attempt waits for a response; they double after each attempt without one."""
 _FIRST_ATTEMPTS, _LATER_ATTEMPTS = 256, 128
-"""How many sockets are held open at a time, by plugins that are new and by silent ones."""
+"""Maximum number of concurrent attempts, for new sockets and for silent ones."""
 _RESERVE = 64
-"""File descriptors that are left alone, for the checkpoint and for admissions."""
+"""File descriptors that dialing leaves free, for the checkpoint and for admissions."""
 
 _CREDENTIALS = struct.Struct("3i")
 
 
 class DialError(EndpointError):
-    """Nobody served the plugin's socket in time. The text says what was found there."""
+    """The plugin's socket was not served in time. The text says why."""
 
 
 class Dialer:
-    """Waits for sockets to be served. Its methods run on one event loop.
-
-    The number of sockets held open at a time is bounded. Those that stay silent queue apart
-    from the new ones: a plugin that answers is never behind a thousand that do not.
-    """
+    """Waits for sockets to be served. Its methods must run on one event loop."""
 
     def __init__(self) -> None:
         self._first = asyncio.Semaphore(_FIRST_ATTEMPTS)
         self._later = asyncio.Semaphore(_LATER_ATTEMPTS)
 
     async def dial(self, path: Path, seconds: float) -> int:
-        """Wait until the socket is served; returns the server's process id, 0 if unknown.
+        """Wait until the socket is served; return the server's process id, or 0 if unknown.
 
-        Raises DialError after ``seconds``, and not before: the kubelet's dialing goes on
-        until then whatever is in the way (``grpc.WithBlock``, v1.32).
+        Raises DialError after ``seconds``, never earlier: the kubelet's dialing continues until
+        then for any problem (``grpc.WithBlock``, v1.32).
         """
         try:
             sockets.check_path(path)
         except SocketPathError as error:
+            # The kubelet fails at its deadline also for a path that can never work.
             await asyncio.sleep(seconds)
             raise DialError(str(error)) from error
         attempt = Attempt(path)
@@ -61,11 +73,13 @@ class Dialer:
             async with asyncio.timeout(seconds):
                 return await self._repeat(attempt)
         except TimeoutError:
-            raise DialError(attempt.found) from None
+            raise DialError(attempt.problem) from None
 
     async def _repeat(self, attempt: Attempt) -> int:
         wait = _FIRST_WAIT
         while True:
+            # The semaphore is held only during an attempt, so that waiting plugins do not block
+            # others.
             async with self._later if attempt.was_silent else self._first:
                 if await attempt.run():
                     return attempt.pid
@@ -74,8 +88,10 @@ class Dialer:
 
 
 def leaves_enough(descriptor: int, limit: int) -> bool:
-    """Whether a process that may have ``limit`` descriptors keeps its reserve beside this one:
-    64, or a quarter of few."""
+    """True if a process keeps enough free descriptors after it has opened this one.
+
+    It keeps 64, or a quarter of a low ``limit``.
+    """
     return descriptor < limit - min(_RESERVE, limit // 4)
 
 
@@ -85,8 +101,8 @@ class Attempt:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._patience = _FIRST_PATIENCE
-        self.found = f"nobody has answered on {path}"
-        """What the last attempt found, for people."""
+        self.problem = f"no response on {path}"
+        """Result of the last attempt, for people."""
         self.pid = 0
 
     @property
@@ -94,35 +110,40 @@ class Attempt:
         return self._patience > _FIRST_PATIENCE
 
     async def run(self) -> bool:
-        """Try once; whether gRPC is served there."""
+        """Try once. True if gRPC is served."""
         try:
+            # A new socket per attempt: a failed connect leaves a unix socket in an undefined state.
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
                 return self._may_open(peer) and self._connect(peer) and await self._greet(peer)
         except OSError as error:
-            self.found = f"{self._path}: {error.strerror or error}"
+            self.problem = f"{self._path}: {error.strerror or error}"
             return False
 
     def _may_open(self, peer: socket.socket) -> bool:
-        """Whether descriptors are left: the kernel always gives the lowest number."""
+        """True if enough descriptors are free. The kernel always assigns the lowest number."""
+        # Read each time: a test or the user can change the limit.
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if leaves_enough(peer.fileno(), limit):
             return True
-        self.found = (
-            f"{self._path}: not connected, since nearly all of {limit} file descriptors are in "
+        self.problem = (
+            f"{self._path}: not connected, because nearly all of {limit} file descriptors are in "
             "use: raise the limit (ulimit -n), or run fewer plugins"
         )
         return False
 
     def _connect(self, peer: socket.socket) -> bool:
+        # Connecting a unix socket never waits, except if the backlog is full: then it fails at
+        # once.
         peer.setblocking(False)
         code = peer.connect_ex(str(self._path))
         if code:
             is_other = self._path.exists() and not self._path.is_socket()
             reason = "it is not a socket" if is_other else os.strerror(code)
-            self.found = f"{self._path}: {reason}"
+            self.problem = f"{self._path}: {reason}"
         return not code
 
     async def _greet(self, peer: socket.socket) -> bool:
+        # Read before the handshake: the process can close its end at any moment.
         self.pid, _, _ = _CREDENTIALS.unpack(
             peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
@@ -132,14 +153,16 @@ class Attempt:
             async with asyncio.timeout(self._patience):
                 await loop.sock_sendall(peer, sockets.PREFACE)
                 while len(answer) < sockets.FRAME_HEAD:
+                    # Only the frame's head: a server may send any amount of settings.
                     more = await loop.sock_recv(peer, sockets.FRAME_HEAD - len(answer))
                     if not more:
-                        self.found = f"{self._path}: the connection was closed at once"
+                        self.problem = f"{self._path}: the connection was closed at once"
                         return False
                     answer += more
         except TimeoutError:
+            # Longer next time: the plugin may be slow to start, as a Python program is.
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
-            self.found = f"{self._path}: it takes connections and says nothing"
+            self.problem = f"{self._path}: it accepts connections but does not respond"
             return False
-        self.found = f"{self._path}: it does not speak HTTP/2"
+        self.problem = f"{self._path}: it does not speak HTTP/2"
         return sockets.is_settings(answer)

@@ -1,4 +1,4 @@
-"""One thread for everything that waits: dialing, back-off, handshakes."""
+"""One event loop on one thread, for everything that waits: dialing, back-off, handshakes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _end(running: Running) -> None:
 
 
 loops: Final[IdlePool[Running]] = IdlePool(1, _end)
-"""Loops without any task. Who stops one kubelet after the other may keep one for the next."""
+"""Idle event loops without tasks. A test session that starts many kubelets can enable this pool."""
 
 
 class LoopThread:
-    """An asyncio event loop on a daemon thread of its own, made with the first task.
+    """An asyncio event loop on its own daemon thread, created with the first task; thread-safe.
 
-    What waits here costs no thread, so a thousand plugins that never answer keep nobody
-    waiting. Nothing that blocks may run on it.
+    Tasks that wait cost no thread, so a thousand plugins that never answer delay no other
+    plugin. Nothing that blocks may run on the loop.
     """
 
     def __init__(self) -> None:
@@ -44,9 +44,9 @@ class LoopThread:
         self._stopped = False
 
     def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a task; its future is cancelled by ``stop``.
+        """Start a task; ``stop`` cancels its future.
 
-        Raises OSError or RuntimeError if no loop or thread can be made.
+        Raises OSError or RuntimeError if the loop or its thread cannot be created.
         """
         with self._lock:
             if self._stopped:
@@ -55,6 +55,7 @@ class LoopThread:
                 future.cancel()
                 return future
             try:
+                # Created with the first task: most kubelets in tests never register a plugin.
                 loop, _ = self._running = self._running or loops.take() or _start()
             except BaseException:
                 task.close()
@@ -62,8 +63,11 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(task, loop)
 
     def stop(self) -> None:
-        """Cancel every task, and end the thread unless it is kept. Stopping twice does nothing.
-        A task that takes too long to end is left, and the thread is not kept."""
+        """Cancel every task, and end the thread unless the pool takes it.
+
+        Stopping twice has no effect. If a task does not end in time, the thread ends without it
+        and is not reused.
+        """
         with self._lock:
             self._stopped = True
             running, self._running = self._running, None
@@ -71,6 +75,7 @@ class LoopThread:
             return
         loop, _ = running
         try:
+            # Tasks run their ``finally`` blocks now. One that blocks must not block the stop.
             asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result(_CANCEL_SECONDS)
         except TimeoutError:
             _end(running)
@@ -79,6 +84,7 @@ class LoopThread:
 
 
 def _start() -> Running:
+    # Independent of the event loop policy, which a program can replace.
     loop = asyncio.SelectorEventLoop()
     thread = threading.Thread(target=_run, args=(loop,), name="registration", daemon=True)
     try:
@@ -97,12 +103,13 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
-    """Wait, on the running event loop, until so much time has passed by a clock."""
+    """Wait, on the running event loop, until the clock has advanced by ``seconds``."""
     loop = asyncio.get_running_loop()
+    # By the kubelet's clock, not the loop's: a test advances a ManualClock.
     over = asyncio.Event()
 
     def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             loop.call_soon_threadsafe(over.set)
 
     cancel = clock.call_at(clock.monotonic() + seconds, wake)

@@ -1,7 +1,10 @@
-"""Calls to a plugin, and its lists, with the faults that are set: what the registry says, done.
+"""Apply injected faults to calls, lists and connections of plugins.
 
-Nothing here is called while no fault is set at all. Each fault that fires is noted in the
-record of the call that it concerns.
+``devicemanager.faults`` decides which faults fire. This module does what they say: delay a
+call, fail it before or after it is made, cut its connection, stop reading lists, shut down
+connections of the Registration service. Each fault that fires is noted in the call log.
+
+Nothing here is called unless a fault is armed.
 """
 
 from __future__ import annotations
@@ -32,12 +35,13 @@ _BEFORE, _AFTER = "before", "after"
 
 
 class PluginFaults:
-    """The faults of one connection to a plugin."""
+    """Faults of one connection to a plugin."""
 
     def __init__(self, registry: FaultRegistry, resource: ResourceName, name: str) -> None:
         self.registry = registry
-        """Its ``armed`` says whether anything is set at all."""
+        """Its ``armed`` is False if no fault is set at all."""
         self._resource = resource
+        # Faults name a plugin by the file name of its socket; the watcher's names are paths.
         self._plugin = Path(name).name
         self._stalled: Hold | None = None
 
@@ -47,8 +51,11 @@ class PluginFaults:
     def around(
         self, rpc: str, call: CallInProgress | None, cut: Callable[[], None]
     ) -> Iterator[None]:
-        """What happens before a call is made, during it and after it was answered; ``cut``
-        cuts the connection. Raises InjectedError in place of the call or of its answer."""
+        """Apply the faults before, during and after a call; ``cut`` cuts the connection.
+
+        Raises InjectedError instead of making the call or returning its response.
+        """
+        # A fault is looked up twice, because it can apply to the call or to its response.
         before = self._fired(rpc, _BEFORE, call)
         for hold in _holds(before):
             hold.wait()
@@ -61,15 +68,15 @@ class PluginFaults:
         _fail(after, cut)
 
     def _fired(self, rpc: str, phase: str, call: CallInProgress | None) -> tuple[Fired, ...]:
-        occasion = FaultContext(self._resource, self._plugin, rpc, phase)
-        fired = self.registry.at(InjectionPoint.CALL, occasion)
+        context = FaultContext(self._resource, self._plugin, rpc, phase)
+        fired = self.registry.at(InjectionPoint.CALL, context)
         note(fired, call)
         return fired
 
     # -- lists -----------------------------------------------------------------------
 
-    def list_came(self) -> None:
-        """A list has come; whoever reads them waits here as long as a fault says."""
+    def list_arrived(self) -> None:
+        """Block the reader of lists for as long as a fault says."""
         fired = self.registry.at(InjectionPoint.LIST, FaultContext(self._resource, self._plugin))
         fault = first(fired, Effect.STOP_READING)
         if fault is not None:
@@ -78,20 +85,21 @@ class PluginFaults:
             self._stalled = None
 
     def closed(self) -> None:
-        """The connection is closed: nobody waits for its lists any more."""
+        """Unblock the reader of lists: the connection is closed."""
+        # A copy: the reader clears the field when it continues.
         stalled = self._stalled
         if stalled is not None:
             stalled.release()
 
 
 def note(fired: Iterable[Fired], call: CallInProgress | None) -> None:
-    """Note in the record of a call what fired at it."""
+    """Note the fired faults in the record of a call."""
     if call is not None:
         call.fault = "; ".join(filter(None, (call.fault, *map(str, fired))))
 
 
 def not_made(fault: Fired, call: CallInProgress | None) -> InjectedError:
-    """A call that a fault fails before it is made: what to raise; it is recorded."""
+    """Record a call that a fault prevents; return the error to raise."""
     error = _injected(fault)
     if call is not None:
         note((fault,), call)
@@ -113,9 +121,11 @@ def _is_during(fault: Fired) -> bool:
 
 @contextlib.contextmanager
 def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
-    """Cut the connection while the call is under way, if a fault says so."""
+    """Cut the connection while the call is in flight, if a fault says so."""
     holds = [each.hold() for each in fired if _is_during(each)]
     for hold in holds:
+        # ``when=during`` with a delay: a timer cuts the connection while the plugin handles the
+        # call.
         hold.then(cut)
     try:
         yield
@@ -125,7 +135,7 @@ def _cutting(fired: Iterable[Fired], cut: Callable[[], None]) -> Iterator[None]:
 
 
 def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:
-    """Raise InjectedError if one of them fails the call; if it cuts the connection, do."""
+    """Raise InjectedError if one of the faults fails the call; cut the connection if it says so."""
     fault = first(
         (each for each in fired if not _is_during(each)), Effect.FAIL_CALL, Effect.CUT_CALL
     )
@@ -133,7 +143,8 @@ def _fail(fired: Iterable[Fired], cut: Callable[[], None]) -> None:
         return
     if fault.effect is Effect.FAIL_CALL:
         raise _injected(fault)
-    cut()  # Effect.CUT_CALL
+    cut()
+    # The code that gRPC reports for a connection that breaks during a call.
     raise InjectedError("Unavailable", "the connection was cut", str(fault))
 
 
@@ -141,24 +152,29 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 
 def drop_connections(bound: Path) -> int:
-    """Shut down every connection that was accepted on the socket bound to ``bound``; returns
-    how many. The socket goes on listening."""
+    """Shut down every connection that was accepted on the socket ``bound``.
+
+    Returns their number. gRPC can end a call or a whole server, but not a connection. The
+    kernel can: shutting down a duplicate of the descriptor affects the same connection, and
+    gRPC sees a peer that is gone. The socket keeps listening.
+    """
     numbers = [int(entry.name) for entry in _DESCRIPTORS.iterdir()]
     with contextlib.ExitStack() as stack:
-        # All are found before the first is shut down: whoever notices may connect again at
-        # once, and that connection is to stay.
-        found = [stack.enter_context(each) for each in map(_socket, numbers) if each is not None]
-        ours = [each for each in found if _is_connection(each, str(bound))]
-        for each in ours:
-            with contextlib.suppress(OSError):  # its peer was faster
+        # Find all before the first shutdown: a peer that notices may reconnect at once,
+        # and its new connection must stay.
+        copies = [stack.enter_context(each) for each in map(_socket, numbers) if each is not None]
+        accepted = [each for each in copies if _is_connection(each, str(bound))]
+        for each in accepted:
+            with contextlib.suppress(OSError):  # the peer has closed it already
                 each.shutdown(socket.SHUT_RDWR)
-        return len(ours)
+        return len(accepted)
 
 
 def _socket(number: int) -> socket.socket | None:
-    """A copy of a descriptor, if it is a socket: what another thread does to it is no matter."""
+    """Return a duplicate of a descriptor if it is a socket; another thread may close the
+    original."""
     try:
-        # To close a copy of a file's would give up the process's locks on that file.
+        # Closing a duplicate of a file's descriptor would release the process's locks on that file.
         if not stat.S_ISSOCK(os.fstat(number).st_mode):
             return None
         copy = os.dup(number)
@@ -172,6 +188,7 @@ def _socket(number: int) -> socket.socket | None:
 
 
 def _is_connection(each: socket.socket, bound: str) -> bool:
+    # Accepted sockets have the name of the socket that accepted them.
     if each.family != socket.AF_UNIX or each.getsockname() != bound:
         return False
     return not each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)

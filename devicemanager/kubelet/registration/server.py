@@ -1,4 +1,22 @@
-"""The Registration service on the kubelet's own socket."""
+"""The Registration service on the kubelet's own socket.
+
+Theory of operation. Since v1.25 the kubelet responds to Register after it has dialed the
+plugin, which can take 10 seconds. Holding a gRPC worker thread for each would let a few slow
+plugins block all others. So ``_register`` starts a task on the registrar's event loop and
+returns; ``_answer`` sends the response when the task is done (``_AnsweredLater``). Before v1.25
+the response comes right after the checks, and the plugin is connected in the background.
+
+A response passes three stages: the task's result or error becomes an answer (``_answer``), an
+injected fault may delay it or drop its connection (``_with_faults``), and a short-lived thread
+sends it, because a client that does not read would block the sender.
+
+Callers are untrusted. Texts in rejections and in the call log are cut, the status must fit into
+gRPC's metadata limit, and the request message is released before the wait, since it can have 4
+MB.
+
+The socket is published under its name only when the server listens and everything else is
+ready: a plugin that sees ``kubelet.sock`` can register at once.
+"""
 
 from __future__ import annotations
 
@@ -42,42 +60,39 @@ MAX_FILE_NAME = 255
 _GRACE = 0.5
 _WORKERS = 4
 _LONGEST_STATUS = 4096
-"""Bytes of a rejection as gRPC sends it, percent-encoded. All metadata together may have 8 KiB,
-or the client gets an error of gRPC's own instead."""
+"""Bytes of a rejection as gRPC sends it, percent-encoded. All metadata together may have 8 KiB;
+otherwise the client gets an error of gRPC instead."""
 
-# grpc starts to turn calls away at random when about 1,000 wait to be taken up.
+# gRPC rejects calls at random when about 1,000 of them are pending.
 _OPTIONS = (
     ("grpc.server_max_pending_requests", 10_000),
     ("grpc.server_max_pending_requests_hard_limit", 20_000),
-    # A plugin registers and goes. One that stays may connect again; a flood makes room.
+    # A plugin registers and disconnects. An idle one can reconnect; a flood must not
+    # exhaust the connections.
     ("grpc.max_connection_idle_ms", 5_000),
 )
 
 Send = Callable[[dp.Empty | None], None]
-"""Sends the answer, then None."""
+"""Sends the response, then None."""
 
 
 def _nothing() -> None:
     pass
 
 
-def endpoint_fault(name: str) -> str | None:
-    """What is wrong with ``RegisterRequest.endpoint``, which must be a file name (Q23)."""
+def endpoint_problem(name: str) -> str | None:
+    """Return why ``RegisterRequest.endpoint`` is not a valid file name; None if it is (Q23)."""
     if not name:
-        return "endpoint is empty: name the socket's file"
+        return "endpoint is empty: expected the file name of a socket"
     if "/" in name or "\0" in name or name in {".", ".."}:
-        return f"endpoint {shown(name)!r} is not a file name: name a socket in the plugin directory"
+        return f"endpoint {shown(name)!r} is not a file name: use a socket in the plugin directory"
     if len(name.encode()) > MAX_FILE_NAME:
-        return f"endpoint of {len(name.encode())} bytes is no file name: {MAX_FILE_NAME} at most"
+        return f"endpoint name too long: {len(name.encode())} bytes, limit {MAX_FILE_NAME}"
     return None
 
 
 class RegistrationServer:
-    """The Registration service on ``<device-plugins dir>/kubelet.sock``.
-
-    From v1.25 on the kubelet answers Register after it has dialed the plugin, which may take
-    10 s. No thread waits for that: the answer is sent when it is there.
-    """
+    """The Registration service on ``<device-plugins dir>/kubelet.sock``."""
 
     def __init__(self, registrar: Registrar, socket: Path, on_error: OnError) -> None:
         self._registrar = registrar
@@ -85,8 +100,9 @@ class RegistrationServer:
         self._on_error = on_error
         self._identity: sockets.FileIdentity | None = None
         self._background: set[asyncio.Task[None]] = set()
-        """Plugins that were answered and are connected to now; asyncio keeps no task."""
-        self._bound = socket  # by what name the kernel knows it
+        """Tasks of plugins that already have their response; asyncio holds no reference to them."""
+        self._bound = socket  # the path at which the kernel knows the socket
+        # Few threads are enough: a handler only starts a task.
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="registration")
         self._server = grpc.server(self._pool, options=[*_OPTIONS, *sockets.server_options()])
         service, method = dp_grpc.REGISTER.strip("/").split("/")
@@ -95,9 +111,12 @@ class RegistrationServer:
         self._server.add_generic_rpc_handlers((generic,))
 
     def start(self, before_published: Callable[[], object] = _nothing) -> None:
-        """Listen. ``before_published`` is called before plugins can see the socket, and may
-        wait. Raises StartError with the kubelet's text."""
+        """Start listening. Raises StartError with the kubelet's text.
+
+        ``before_published`` is called before plugins can see the socket, and may block.
+        """
         try:
+            # The socket is bound under a private name and renamed when everything works.
             with sockets.published(self._socket) as private:
                 self._bound = private
                 self._server.add_insecure_port(sockets.target(private))
@@ -109,13 +128,16 @@ class RegistrationServer:
             raise StartError(text.format(error=error)) from error
 
     def stop(self) -> None:
-        """Stop listening and remove the socket; registrations under way are cut off. Raises
-        OSError if the socket cannot be removed; the server has stopped all the same."""
+        """Stop listening and remove the socket; registrations in progress are cut off.
+
+        Raises OSError if the socket cannot be removed; the server has stopped nevertheless.
+        """
         try:
+            # By identity: another kubelet may have put its socket there.
             sockets.remove_if_same(self._socket, self._identity)
         finally:
-            # Answers on their way get there. A call that is cut off at once makes gRPC write a
-            # line to the plugin's standard error.
+            # Let responses in flight arrive. A call that is cut off makes gRPC
+            # print a line on the plugin's standard error.
             self._server.stop(_GRACE).wait()
             self._pool.shutdown()
 
@@ -128,12 +150,12 @@ class RegistrationServer:
         if recorder is not None:
             call = recorder.begin("Register", _recorded(request), Direction.TO_KUBELET)
         fired = self._fired(resource, request.endpoint, call)
-        # Not the request itself, which may have 4 MB: somebody may wait for this long.
+        # Not the request itself: it can have 4 MB, and the task can wait long.
         options = PluginOptions(
             request.options.pre_start_required,
             request.options.get_preferred_allocation_available,
         )
-        task = self._taken(resource, request.version, request.endpoint, options, fired)
+        task = self._check_and_connect(resource, request.version, request.endpoint, options, fired)
         try:
             future = self._registrar.run(task)
         except (OSError, RuntimeError) as error:
@@ -142,7 +164,7 @@ class RegistrationServer:
         def answer(done: Future[EndpointId | None]) -> None:
             self._answer(done, call, context, send)
 
-        future.add_done_callback(self._held_up(answer, fired) if fired else answer)
+        future.add_done_callback(self._with_faults(answer, fired) if fired else answer)
 
     def _fired(
         self, resource: ResourceName, endpoint: str, call: CallInProgress | None
@@ -154,23 +176,23 @@ class RegistrationServer:
         note(fired, call)
         return fired
 
-    def _held_up(
+    def _with_faults(
         self, answer: Callable[[Future[EndpointId | None]], None], fired: tuple[Fired, ...]
     ) -> Callable[[Future[EndpointId | None]], None]:
-        """The answer with the faults that fired: later, or to nobody."""
+        """Send the answer, delayed or dropped by injected faults."""
 
         def later(done: Future[EndpointId | None]) -> None:
             drop = first(fired, Effect.CUT_REGISTER)
             if drop is not None and drop["when"] == "after":
                 drop_connections(self._bound)
-            held_up = first(fired, Effect.DELAY_REGISTER)
-            if held_up is None:
+            delay = first(fired, Effect.DELAY_REGISTER)
+            if delay is None:
                 return answer(done)
-            held_up.hold().then(lambda: answer(done))
+            delay.hold().then(lambda: answer(done))
 
         return later
 
-    async def _taken(
+    async def _check_and_connect(
         self,
         resource: ResourceName,
         version: str,
@@ -178,43 +200,46 @@ class RegistrationServer:
         options: PluginOptions,
         fired: tuple[Fired, ...],
     ) -> EndpointId | None:
-        """None if Register is answered before the plugin is connected to."""
+        """Check and connect a plugin; None if Register is answered before the plugin is
+        connected."""
         if fired:
-            await self._reject_on_purpose(resource, fired)
+            await self._inject_rejection(resource, fired)
         registrar = self._registrar
         await registrar.check(resource, (version,), self._socket.parent / endpoint)
+        # Up to v1.24 the kubelet trusted the options in the request; later it asks the plugin.
         given = options if registrar.behaviour.options_of_request else None
         connecting = self._connect(resource, endpoint, given)
         if registrar.behaviour.register_waits:
             return await connecting
-        task = asyncio.create_task(self._unheard(connecting))
+        task = asyncio.create_task(self._connect_later(connecting))
+        # Without a reference asyncio may collect a running task.
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return None
 
-    async def _unheard(self, connecting: Coroutine[Any, Any, EndpointId]) -> None:
-        """Connect to a plugin that has its answer already: up to v1.24 a failure was only
-        logged (``addEndpoint``)."""
+    async def _connect_later(self, connecting: Coroutine[Any, Any, EndpointId]) -> None:
+        """Connect a plugin that already has its response: up to v1.24 a failure was only logged
+        (``addEndpoint``)."""
         try:
             endpoint = await connecting
             await self._registrar.in_thread(self._registrar.answered, endpoint)
         except RegistrationRejected:
-            pass  # an event says so
+            pass  # reported as an event
         except Exception as error:
             self._on_error(error)
 
     async def _connect(
         self, resource: ResourceName, endpoint: str, options: PluginOptions | None
     ) -> EndpointId:
-        fault = endpoint_fault(endpoint)
-        if fault is not None and "Q23" not in self._registrar.quirks:
-            text = messages.DIAL_FAILED.format(error=fault)
+        problem = endpoint_problem(endpoint)
+        if problem is not None and "Q23" not in self._registrar.quirks:
+            text = messages.DIAL_FAILED.format(error=problem)
             raise await self._registrar.report(resource, RegistrationRejected(text))
         socket = self._socket.parent / endpoint
         return await self._registrar.connect(resource, socket, socket.name, options=options)
 
-    async def _reject_on_purpose(self, resource: ResourceName, fired: tuple[Fired, ...]) -> None:
-        """Raises RegistrationRejected if a fault says so."""
+    async def _inject_rejection(self, resource: ResourceName, fired: tuple[Fired, ...]) -> None:
+        """Raise RegistrationRejected if a fault says so."""
         fault = first(fired, Effect.REJECT_REGISTER, Effect.CUT_REGISTER)
         if fault is None:
             return
@@ -235,6 +260,7 @@ class RegistrationServer:
     ) -> None:
         try:
             endpoint = done.result()
+        # The kubelet stops: the loop has cancelled the task.
         except CancelledError:
             return self._reject(STOPPING, call, context, send)
         except RegistrationRejected as rejected:
@@ -244,16 +270,17 @@ class RegistrationServer:
             return self._reject(f"a bug of the device manager: {error!r}", call, context, send)
         if call is not None:
             call.answered(b"")
-        # A client may reject to read: that must hold up nobody else.
+        # A client that does not read its response must not block others.
         thread = threading.Thread(
             target=self._accept, args=(endpoint, send), name="registration", daemon=True
         )
         try:
             thread.start()
-        except RuntimeError:  # there is no thread left
+        except RuntimeError:  # no thread can be started
             self._accept(endpoint, send)
 
     def _accept(self, endpoint: EndpointId | None, send: Send) -> None:
+        # Two messages for a stream: the response and its end.
         send(dp.Empty())
         send(None)
         if endpoint is not None:
@@ -277,7 +304,7 @@ class RegistrationServer:
 
 
 def _recorded(request: dp.RegisterRequest) -> bytes:
-    """The request as it is recorded: with texts of any length cut."""
+    """Return the request for the call log, with long texts cut."""
     return dp.RegisterRequest(
         version=shown(request.version),
         endpoint=shown(request.endpoint),
@@ -287,19 +314,20 @@ def _recorded(request: dp.RegisterRequest) -> bytes:
 
 
 def _fitting(text: str) -> str:
-    """As much of the text as fits into gRPC's status."""
-    text = text.encode(errors="replace").decode()  # a path may hold what is no UTF-8
+    """Cut a text so that it fits into gRPC's status."""
+    text = text.encode(errors="replace").decode()  # a path can contain invalid UTF-8
     if len(urllib.parse.quote(text)) <= _LONGEST_STATUS:
         return text
-    # One character may become 12.
+    # Percent-encoded, one character can have 12 bytes.
     return text[: _LONGEST_STATUS // 12] + "..."
 
 
 class _AnsweredLater:
-    """A handler that returns before it has answered.
+    """A handler that returns before it has sent its response.
 
-    grpc has this for streams of answers only (its own health service uses it for Watch). One
-    answer and the end of the stream are the same bytes as the answer of a unary method.
+    gRPC offers this only for streaming responses (its health service uses it for Watch). One
+    response and the end of the stream are the same bytes on the wire as the response of a unary
+    method.
     """
 
     experimental_non_blocking = True
@@ -315,7 +343,7 @@ class _AnsweredLater:
         self._register(request, context, send)
 
     def handler(self) -> grpc.RpcMethodHandler[dp.RegisterRequest, dp.Empty]:
-        behavior: Any = self  # the stubs know only handlers that return their answers
+        behavior: Any = self  # the stubs know only handlers that return their responses
         return grpc.unary_stream_rpc_method_handler(
             behavior, dp.RegisterRequest.FromString, dp.Empty.SerializeToString
         )

@@ -1,9 +1,22 @@
-"""The plugin watcher: plugins that announce themselves by a socket in plugins_registry.
+"""The plugin watcher: registers plugins by their sockets in ``plugins_registry``.
 
-A socket that appears (its name not starting with ``.``) is asked GetInfo; a DevicePlugin
-with a supported version and a valid name is registered like any other and told so by
-NotifyRegistrationStatus. What fails is tried again, later and later, until the socket
-vanishes. A socket that vanishes is deregistered.
+Theory of operation. Each socket in the directory (unless its name starts with ``.``) has one
+task on the registrar's event loop, which lives as long as the socket:
+
+1. Handshake: dial the socket, call GetInfo, register the plugin as ``registrar`` does for
+   Register, and report the result with NotifyRegistrationStatus.
+2. If the handshake failed, wait and repeat it. The wait doubles up to two minutes.
+3. If it succeeded, wait until the task is cancelled.
+
+When the socket vanishes or is replaced by another one (compared by file identity), the task is
+cancelled. Its ``finally`` deregisters the plugin, wherever the task was: ``_Plugin.endpoint``
+is set as soon as the manager knows the registration. Kubelets before v1.36 do not retry
+everything: a plugin that passed the checks but could not be connected is given up until its
+socket is new.
+
+File events only trigger a check of the path. Lost, repeated or late events therefore do no harm
+beyond a delay.
+
 Follows pkg/kubelet/pluginmanager (v1.36).
 """
 
@@ -43,26 +56,25 @@ implements(InjectionPoint.NOTIFICATION, {Effect.REJECT_NOTIFICATION, Effect.FAIL
 
 GET_INFO_TIMEOUT = 1.0
 NOTIFY_TIMEOUT = 5.0
-"""Seconds (pluginmanager/operationexecutor, v1.32)."""
+"""Timeouts in seconds (pluginmanager/operationexecutor, v1.32)."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 122.0
-"""Seconds before a failed registration is tried again; they double
-(``exponentialbackoff``, v1.32)."""
+"""Seconds before a failed registration is retried; they double (``exponentialbackoff``, v1.32)."""
 _LONGEST_INFO = 1 << 16
 
 
 @attrs.define(eq=False)
 class _Plugin:
-    """One socket, and what is registered of it now. It is noted here at once, so that a
-    task that is cancelled at any moment can take it back."""
+    """One socket and its current registration, recorded at once so that a cancelled task can
+    undo it."""
 
     path: Path
     endpoint: EndpointId | None = None
     is_given_up: bool = False
-    """Whether it is not tried again as long as its socket is there."""
+    """True if it is not retried until its socket is replaced."""
 
 
 class PluginWatcher:
-    """Watches one directory, which must exist, from ``start`` to ``stop``."""
+    """Watches one existing directory from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -81,22 +93,22 @@ class PluginWatcher:
         self._clock = clock
         kinds = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
         self._watch = DirectoryWatch(directory, self._seen, kinds)
-        # Guards the field below: which socket it was that was found at each path, and the
-        # task that lasts as long as it is there.
+        # Guards the field below: the socket found at each path, and its task.
         self._lock = threading.Lock()
         self._known: dict[Path, tuple[sockets.FileIdentity, Future[None]]] = {}
 
     def start(self) -> None:
-        """Watch, then take up the sockets that are there already. Raises StartError."""
+        """Watch, then register the sockets that already exist. Raises StartError."""
         try:
             self._watch.start()
         except OSError as error:
             raise StartError(f"cannot watch {self._directory}: {error.strerror}") from error
+        # Sorted, so that plugins register in the same order in each run.
         for path in sorted(self._directory.iterdir()):
             self._changed(path)
 
     def stop(self) -> None:
-        """Stop watching. The registrar ends what is under way."""
+        """Stop watching. The registrar cancels the tasks."""
         self._watch.stop()
 
     def _seen(self, change: Change) -> None:
@@ -104,11 +116,12 @@ class PluginWatcher:
             self._changed(self._directory / name)
 
     def _changed(self, path: Path) -> None:
-        """A path appeared, vanished or was replaced."""
+        """Handle a path that may have appeared, vanished or been replaced."""
         if path.name.startswith("."):
             return
         found = _socket_at(path)
         with self._lock:
+            # Compared by identity: a socket that was replaced belongs to another process.
             known, task = self._known.get(path, (None, None))
             if known == found:
                 return
@@ -119,8 +132,10 @@ class PluginWatcher:
                 self._known[path] = found, self._registrar.run(self._follow(path))
 
     async def _follow(self, path: Path) -> None:
-        """Register the plugin and keep it until this task is cancelled; the socket is gone
-        then, or the kubelet stops."""
+        """Register the plugin and keep it registered until the task is cancelled.
+
+        It is cancelled when the socket is gone, or when the kubelet stops.
+        """
         plugin = _Plugin(path)
         wait = FIRST_WAIT
         try:
@@ -129,6 +144,7 @@ class PluginWatcher:
                 wait = min(2 * wait, LONGEST_WAIT)
             if plugin.is_given_up:
                 await self._registrar.in_thread(self._report_given_up, path)
+            # Registered or given up: nothing to do until the socket is gone.
             await asyncio.Event().wait()
         except Exception as error:
             self._on_error(error)
@@ -136,29 +152,32 @@ class PluginWatcher:
             self._deregister(plugin)
 
     def _deregister(self, plugin: _Plugin) -> None:
+        # Cleared first: this runs again when the task is cancelled.
         endpoint, plugin.endpoint = plugin.endpoint, None
         if endpoint is not None:
             self._registrar.deregister(endpoint)
 
     async def _attempt(self, plugin: _Plugin) -> bool:
-        """One handshake; false if it failed, which was reported, and is to be tried again."""
+        """Make one handshake. False if it failed, was reported, and is to be retried."""
         try:
             await self._registrar.dialer.dial(plugin.path, self._dial_timeout)
             options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
+            # A channel per attempt: gRPC's own back-off after a failure would delay the next one.
             channel = grpc.insecure_channel(sockets.target(plugin.path), options)
             try:
                 await self._handshake(plugin, channel)
             finally:
+                # Closing can block, so not on the event loop.
                 await self._registrar.in_thread(channel.close)
         except EndpointError as error:
-            # Since v1.36 one that could not be told is no plugin either (k/k#133335).
+            # Since v1.36 a plugin that could not be notified is not registered either (k/k#133335).
             if self._registrar.behaviour.watcher_retries:
                 self._deregister(plugin)
             await self._registrar.in_thread(self._report, plugin.path, error)
         return plugin.endpoint is not None or plugin.is_given_up
 
     async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
-        """Raises EndpointError for a handshake that could not be finished."""
+        """Raises EndpointError for a handshake that could not be completed."""
         calls = Calls(channel, self._registrar.recorder(None, str(plugin.path)))
         info = await calls.wait_for(
             pr_grpc.GET_INFO, b"", GET_INFO_TIMEOUT, pr.PluginInfo.FromString
@@ -166,14 +185,15 @@ class PluginWatcher:
         error = ""
         fired = await self._fired(plugin.path, info)
         try:
-            await self._reject_on_purpose(info, fired)
+            await self._inject_rejection(info, fired)
             plugin.endpoint = await self._register(plugin.path, info)
         except RegistrationRejected as rejected:
             error = str(rejected)
-            # Up to v1.35 it counted as registered from the checks on.
+            # Up to v1.35 a plugin counted as registered once it had passed the checks.
             is_known = isinstance(rejected, NotConnected)
             plugin.is_given_up = is_known and not self._registrar.behaviour.watcher_retries
         status = pr.RegistrationStatus(plugin_registered=not error, error=error)
+        # A second recorder: only now the resource is known.
         calls = Calls(channel, self._registrar.recorder(info.name, str(plugin.path)))
         if (fault := first(fired, Effect.FAIL_NOTIFICATION)) is not None:
             call = calls.begin(pr_grpc.NOTIFY_REGISTRATION_STATUS, status.SerializeToString())
@@ -191,11 +211,11 @@ class PluginWatcher:
         faults = self._registrar.faults
         if not faults.armed:
             return ()
-        occasion = FaultContext(info.name, path.name)
-        return await self._registrar.in_thread(faults.at, InjectionPoint.NOTIFICATION, occasion)
+        context = FaultContext(info.name, path.name)
+        return await self._registrar.in_thread(faults.at, InjectionPoint.NOTIFICATION, context)
 
-    async def _reject_on_purpose(self, info: pr.PluginInfo, fired: tuple[Fired, ...]) -> None:
-        """Raises RegistrationRejected if a fault says so."""
+    async def _inject_rejection(self, info: pr.PluginInfo, fired: tuple[Fired, ...]) -> None:
+        """Raise RegistrationRejected if a fault says so."""
         if (fault := first(fired, Effect.REJECT_NOTIFICATION)) is not None:
             resource = ResourceName(info.name)
             rejected = RegistrationRejected(fault["text"], str(fault))
@@ -204,9 +224,10 @@ class PluginWatcher:
     async def _register(self, path: Path, info: pr.PluginInfo) -> EndpointId:
         resource = ResourceName(info.name)
         if info.type != DEVICE_PLUGIN:
-            # Other kinds (DRAPlugin, CSIPlugin) have no handler here.
+            # Other types (DRAPlugin, CSIPlugin) have no handler here.
             text = f"no handler registered for plugin type: {shown(info.type)} at socket {path}"
             raise await self._registrar.reject(resource, RegistrationRejected(text))
+        # A plugin can serve the device plugin API on another socket than the registration API.
         socket = Path(info.endpoint) if info.endpoint else path
         await self._registrar.check(resource, tuple(info.supported_versions), socket)
         dial_failed = self._registrar.behaviour.watcher_dial_failed
@@ -215,8 +236,8 @@ class PluginWatcher:
     def _report_given_up(self, path: Path) -> None:
         self._events.publish(
             EventKind.REGISTRATION_REJECTED,
-            f"plugin {path.name}: not tried again until its socket is a new one: kubelets do so "
-            "since 1.36",
+            f"plugin {path.name}: not retried until its socket is replaced: kubelets retry "
+            "only since 1.36",
         )
 
     def _report(self, path: Path, error: EndpointError) -> None:

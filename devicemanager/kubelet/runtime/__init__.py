@@ -1,4 +1,9 @@
-"""What a container runtime would make of a container's settings: CDI and OCI.
+"""Container settings as a container runtime would apply them: CDI and OCI.
 
-What belongs here: conversions of values. What never does: running anything.
+The kubelet's work ends with the run options that it sends to the runtime. This package shows
+the next step, without a runtime: ``cdi`` resolves CDI device names through specification files,
+and ``oci`` renders run options and CDI edits to part of an OCI configuration.
+
+It converts values. It reads device nodes and specification files of the host, runs nothing and
+changes nothing. Start reading with ``oci.render``.
 """

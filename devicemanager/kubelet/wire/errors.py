@@ -1,4 +1,4 @@
-"""The error of a peer's bytes."""
+"""The error for bytes of a peer."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["WireError"]
 
 
 class WireError(EndpointError):
-    """A peer's bytes do not mean what the API says. The text is one line for the user."""
+    """A peer's bytes are not what the API defines. The text is one line for the user."""

@@ -1,4 +1,4 @@
-"""Between ContainerAllocateResponse and the core's container settings."""
+"""Convert between ContainerAllocateResponse and the core's container settings."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 
 
 def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
-    """Read a ContainerAllocateResponse, as a plugin sent it or a checkpoint kept it.
+    """Decode a ContainerAllocateResponse that a plugin sent or a checkpoint stores.
 
-    Raises ``WireError`` for bytes that are no such message and for a typed device of a
-    kind not known here: silently left out, the container would start without it.
+    Raises ``WireError`` for other bytes, and for a typed device of an unknown kind: the
+    container must not start without it.
     """
     try:
         message = dp.ContainerAllocateResponse.FromString(alloc_resp)
@@ -43,7 +43,7 @@ def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
 
 
 def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSettings:
-    """The message's values, in its order; maps sorted by key. Raises ``WireError``."""
+    """Convert a message; lists keep their order, maps are sorted by key. Raises ``WireError``."""
     filesystem: list[DeviceSpec] = []
     interfaces: list[NetworkInterface] = []
     pci: list[PciDevice] = []
@@ -57,10 +57,11 @@ def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSet
                 pci.append(_pci_device(typed.pci))
             case _:
                 raise WireError(
-                    f"typed device {index} of the allocation response is of no known kind "
-                    "(filesystem, netlink, pci)"
+                    f"typed device {index} of the allocation response has an unknown kind; known: "
+                    "filesystem, netlink, pci"
                 )
     return ContainerSettings(
+        # Maps of protobuf have no order; sorted, equal messages make equal settings.
         envs=dict(sorted(message.envs.items())),
         mounts=tuple(
             Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only)
@@ -89,11 +90,12 @@ def _pci_device(pci: dp.PciDevice) -> PciDevice:
 
 def _interface(netlink: dp.NetlinkDevice) -> NetworkInterface:
     name = netlink.interface_name
+    # Without a name for the container the interface keeps its own.
     return NetworkInterface(name, netlink.container_name or name, netlink.net_ns)
 
 
 def settings_to_message(settings: ContainerSettings) -> dp.ContainerAllocateResponse:
-    """The message that says the same."""
+    """Convert settings to a message."""
     message = dp.ContainerAllocateResponse(
         envs=settings.envs,
         mounts=[
@@ -128,5 +130,6 @@ def _typed_devices(settings: ContainerSettings) -> Iterator[dp.TypedDevice]:
 
 
 def settings_to_bytes(settings: ContainerSettings) -> bytes:
-    """``settings_to_message``, serialized: equal settings give equal bytes."""
+    """Encode settings: equal settings give equal bytes."""
+    # Deterministic: the bytes are part of the checkpoint and of its checksum.
     return settings_to_message(settings).SerializeToString(deterministic=True)

@@ -9,13 +9,13 @@ from devicemanager.core.api.deviceplugin import MAX_NUMA_NODES
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Nodes
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceIndex, DeviceList
-from devicemanager.core.ledger import NOBODY, Holding, PodHoldings
+from devicemanager.core.ledger import LEAKED, AllocatedByContainer, AllocatedDevices
 from devicemanager.kubelet.manager.state_snapshot import Reserved
 from devicemanager.observe.view.values import DeviceState, Holder, Layout, ResourceView
 
 __all__ = ["Holders", "Layouts", "by_node", "resource_view"]
 
-_Rows = tuple[tuple[ResourceName, ContainerName, Holding], ...]
+_Rows = tuple[tuple[ResourceName, ContainerName, AllocatedDevices], ...]
 """All that one pod holds."""
 
 
@@ -23,11 +23,11 @@ class Holders:
     """Who holds which device, kept from look to look: an update costs what changed."""
 
     def __init__(self) -> None:
-        self._seen: Mapping[PodUid, PodHoldings] = {}
+        self._seen: Mapping[PodUid, AllocatedByContainer] = {}
         self._rows: dict[PodUid, _Rows] = {}
         self._of: dict[ResourceName, dict[str, tuple[Holder, ...]]] = {}
 
-    def update(self, held: Mapping[PodUid, PodHoldings]) -> set[ResourceName]:
+    def update(self, held: Mapping[PodUid, AllocatedByContainer]) -> set[ResourceName]:
         """Take over what is held now. Returns the resources for which that is news."""
         seen, touched = self._seen, set[ResourceName]()
         for pod in [pod for pod in seen if held.get(pod) is not seen[pod]]:
@@ -55,7 +55,7 @@ class Holders:
                     return None if found == [WITHOUT_TOPOLOGY] else tuple(sorted(found))
         return None
 
-    def _add(self, pod: PodUid, holdings: PodHoldings) -> set[ResourceName]:
+    def _add(self, pod: PodUid, holdings: AllocatedByContainer) -> set[ResourceName]:
         rows = tuple(
             [
                 (resource, container, holding)
@@ -172,7 +172,7 @@ def _reserved(
             for id_ in ids:
                 if id_ not in held:
                     held[id_] = (Holder(pod),)
-                    if pod != NOBODY:
+                    if pod != LEAKED:
                         found.add(id_)
     return found
 

@@ -77,7 +77,7 @@ class KubeletView:
 
     def _snapshot(self) -> ManagerSnapshot | None:
         try:
-            return self._kubelet.manager.look()
+            return self._kubelet.manager.snapshot()
         except RequestError:  # it is stopped
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from devicemanager.core.endpoints import Endpoint
+from devicemanager.core.endpoints import EndpointInfo
 from devicemanager.events.calls.call import Call
 from devicemanager.events.calls.log import CallInProgress, CallLog
 from devicemanager.kubelet.manager.state_snapshot import ManagerSnapshot
@@ -61,7 +61,7 @@ class Plugins:
         pending: dict[_Key, list[CallInProgress]] = {}
         for call in self._log.in_progress:
             pending.setdefault((call.resource, call.plugin), []).append(call)
-        standby: dict[str, list[Endpoint]] = {}
+        standby: dict[str, list[EndpointInfo]] = {}
         for endpoint in reversed(seen.connected):
             if seen.serving.get(endpoint.resource) is not endpoint:
                 standby.setdefault(endpoint.resource, []).append(endpoint)
@@ -75,7 +75,7 @@ class Plugins:
                 yield self._view(other, Stream.STANDBY, pending)
 
     def _view(
-        self, endpoint: Endpoint, stream: Stream, pending: dict[_Key, list[CallInProgress]]
+        self, endpoint: EndpointInfo, stream: Stream, pending: dict[_Key, list[CallInProgress]]
     ) -> PluginView:
         key = endpoint.resource, endpoint.name
         calls = pending.get(key, ())

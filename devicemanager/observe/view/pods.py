@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from devicemanager.core.ids import PodUid
-from devicemanager.core.ledger import PodHoldings
+from devicemanager.core.ledger import AllocatedByContainer
 from devicemanager.kubelet.pods.pod_info import PodClaims, PodInfo, pod_info
 from devicemanager.kubelet.pods.records import PodRecord, PodStore
 from devicemanager.observe.view.reuse import reuse_unchanged
@@ -16,9 +16,9 @@ from devicemanager.observe.view.reuse import reuse_unchanged
 __all__ = ["Pods"]
 
 _FIELDS: Final = [each.name for each in attrs.fields(PodRecord) if each.name != "statuses"]
-_NOTHING_HELD: Final[PodHoldings] = {}
+_NO_DEVICES: Final[AllocatedByContainer] = {}
 
-_Facts = tuple[PodHoldings, PodClaims, tuple[object, ...]]
+_Facts = tuple[AllocatedByContainer, PodClaims, tuple[object, ...]]
 """Everything that a description is made of. Comparing it costs less than making one."""
 
 
@@ -33,7 +33,7 @@ class Pods:
         self._known: dict[PodUid, tuple[_Facts, PodInfo]] = {}
         self._shown: tuple[PodInfo, ...] = ()
 
-    def refresh(self, held: Mapping[PodUid, PodHoldings]) -> tuple[PodInfo, ...]:
+    def refresh(self, held: Mapping[PodUid, AllocatedByContainer]) -> tuple[PodInfo, ...]:
         """Describe all pods, with the devices in ``held``; return the same tuple if none has
         changed."""
         # A new dict, so that deleted pods are forgotten.
@@ -43,7 +43,7 @@ class Pods:
             claims = self._claims_of(uid) if record.pod.resource_claims else {}
             # The lock is taken for each pod: a thousand under one lock would delay admissions.
             with self._store.lock:
-                facts = held.get(uid, _NOTHING_HELD), claims, _facts(record)
+                facts = held.get(uid, _NO_DEVICES), claims, _facts(record)
                 known = before.get(uid)
                 if known is None or not _is_same(known[0], facts):
                     known = facts, pod_info(record, facts[0], claims)

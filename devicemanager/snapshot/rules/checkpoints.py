@@ -19,7 +19,7 @@ _SHOWN = 20
 
 def damaged(node: Node) -> Iterator[Finding]:
     """A kubelet that starts goes on without it: ``Start`` logs the error
-    (devicemanager/kubelet/manager.go, v1.36)."""
+    (devicemanager/manager.go, v1.36)."""
     saved = node.saved
     if saved is None or not saved.problems:
         return

@@ -23,9 +23,15 @@ from devicemanager.testing.mock_podresources.fields import (
     text,
     whole,
 )
-from podresources.allocatable import Allocatable
-from podresources.shares import ClaimResource, ContainerMemory, DynamicResource
-from podresources.values import Container, ContainerDevices, Pod
+from podresources.values import (
+    Allocatable,
+    ClaimResource,
+    Container,
+    ContainerDevices,
+    ContainerMemory,
+    DynamicResource,
+    Pod,
+)
 
 __all__ = ["SHAPES", "ContentReader", "device_ids"]
 

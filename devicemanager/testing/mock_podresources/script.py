@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from podresources.allocatable import Allocatable
-from podresources.values import Pod
+from podresources.values import Allocatable, Pod
 
 if TYPE_CHECKING:
     from devicemanager.faults import Fault

@@ -21,9 +21,8 @@ from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
 from devicemanager.kubelet.pod_resources import FaultyResponses, prepare
 from devicemanager.testing.mock_podresources.script import Script, Step, with_pods
 from podresources import MemorySource, PodResourcesError, PodResourcesServer
-from podresources.allocatable import Allocatable
 from podresources.profile import ALL, Profile
-from podresources.values import Pod
+from podresources.values import Allocatable, Pod
 
 if TYPE_CHECKING:
     from devicemanager.faults.injection_point import FaultContext

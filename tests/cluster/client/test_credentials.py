@@ -76,10 +76,10 @@ def test_kubeconfig_variable_is_used(kubeconfig, monkeypatch):
     [
         (None, "No such file or directory: use --kubeconfig"),
         ("{", "kubeconfig"),
-        ("[]", "clusters, contexts and users"),
-        ("hello", "clusters, contexts and users"),
+        ("[]", "it is not a kubeconfig: expected clusters, contexts and users: give one with"),
+        ("hello", "it is not a kubeconfig: expected clusters, contexts and users: give one with"),
         ('{"current-context": "x"}', "kubeconfig"),
-        ("", "clusters, contexts and users"),
+        ("", "it is not a kubeconfig: expected clusters, contexts and users: give one with"),
         ("\0", "kubeconfig"),
     ],
 )

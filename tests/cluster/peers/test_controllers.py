@@ -170,7 +170,7 @@ def test_explain_shows_why_nodes_reject_replicas(cluster, peer, tmp_path, capsys
     assert output.startswith(
         f"pod {peer.name}/{one['metadata']['name']} rejected: TopologyAffinityError\n"
     )
-    assert f"=> single-numa-node: {GPU} does not fit on one node: nodes 0+1 would do" in output
+    assert f"=> single-numa-node: {GPU} does not fit on one node: it needs nodes 0+1" in output
 
 
 def processes(peer, count, nodes):

@@ -18,23 +18,23 @@ BAD = [
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_names(name: str) -> None:
+def test_valid_cdi_names(name: str) -> None:
     kind, device = name.split("=")
     assert split_name(name) == (kind, device) == parse_name(name)
     assert ContainerSettings(cdi_devices=[name]).cdi_devices == (name,)
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_name(name: str) -> None:
+def test_invalid_cdi_names(name: str) -> None:
     assert split_name(name) is None
-    with pytest.raises(CdiError, match="is not a CDI name"):
+    with pytest.raises(CdiError, match="invalid CDI name"):
         parse_name(name)
     with pytest.raises(ValueError, match="invalid CDI name"):
         ContainerSettings(cdi_devices=[name])
 
 
 @given(st.text("vV0-_.:/=\u00e9\n", max_size=12))
-def test_both_sides_agree_on_any_text(name: str) -> None:
+def test_kubelet_and_plugin_side_agree(name: str) -> None:
     parts = split_name(name)
     if parts is not None:
         assert is_kind(parts[0]) and is_device(parts[1]) and "=".join(parts) == name

@@ -10,10 +10,10 @@ from devicemanager.core.api.codes import go_name
     ("code", "name"),
     [("OK", "OK"), ("CANCELLED", "Canceled"), ("DEADLINE_EXCEEDED", "DeadlineExceeded")],
 )
-def test_a_name_is_as_go_prints_it(code, name):
+def test_code_is_spelled_as_in_go(code, name):
     assert go_name(code) == name
 
 
-def test_every_code_has_a_name_of_its_own():
+def test_names_of_codes_are_unique():
     names = {go_name(code.name) for code in grpc.StatusCode}
     assert len(names) == len(grpc.StatusCode)

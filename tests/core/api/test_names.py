@@ -66,13 +66,13 @@ BAD = [
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_extended(name):
+def test_valid_extended_resources(name):
     assert is_extended_resource_name(name)
     assert extended_resource_fault(name) is None
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_not_extended(name):
+def test_invalid_extended_resources(name):
     assert not is_extended_resource_name(name)
     assert extended_resource_fault(name)
 
@@ -91,7 +91,7 @@ def test_not_extended(name):
         ("x" * 64, False),
     ],
 )
-def test_qualified(name, qualified):
+def test_qualified_names(name, qualified):
     assert is_qualified_name(name) is qualified
 
 
@@ -100,14 +100,14 @@ def test_qualified(name, qualified):
     [("a", True), ("a.b", True), ("a-b", True), ("", False), ("A", False), ("a_b", False),
      ("a..b", False), ("-a", False), ("a-", False), ("a" * 253, True), ("a" * 254, False)],
 )  # fmt: skip
-def test_subdomain(name, good):
+def test_subdomains(name, good):
     assert is_dns1123_subdomain(name) is good
 
 
 @pytest.mark.parametrize(
     "name", ["x" * 4_000_000, f"{'x' * 1000}.com/gpu", "vendor.com/" + "x" * 400]
 )
-def test_a_long_name_does_not_stay_in_memory(name):
+def test_long_names_are_not_cached(name):
     before = sys.getrefcount(name)
     assert not is_extended_resource_name(name)
     assert sys.getrefcount(name) == before

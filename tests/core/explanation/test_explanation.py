@@ -10,7 +10,7 @@ from devicemanager.core.devices import Device
 from devicemanager.core.explanation.data import as_dict
 from devicemanager.core.explanation.model import (
     AdmissionExplanation,
-    Fault,
+    AlignmentFault,
     ResourceExplanation,
     StepExplanation,
     explain_merge,
@@ -61,11 +61,11 @@ container main
     fits on node 1!, nodes 0+1 (! preferred)
   vendor.com/nic: 1 requested
     no node [.] 1 of 1 free
-    fits anywhere, it has no topology
+    fits on any node: it has no topology
   cpu fits on node 0!, node 1! (! preferred)
   => restricted: aligned to node 1
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """
 
 REJECTED = """\
@@ -81,12 +81,12 @@ the pod as a whole
     node 0 [# 70]     0 of 70 free
     node 1 [. 68 # 2] 68 of 70 free
     fits on node 1!, nodes 0+1 (! preferred)
-  => restricted: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; \
-no common node
-     best of what was possible: node 0, node 1, nodes 0+1
-     policy best-effort or none would not reject it for this
+  => restricted: vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to \
+node 1; there is no common node
+     best possible results: node 0, node 1, nodes 0+1
+     policy best-effort or none would not reject the pod for this
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """
 
 FAILED = """\
@@ -99,7 +99,7 @@ container main
 """
 
 
-def test_an_aligned_admission() -> None:
+def test_explanation_of_an_aligned_admission() -> None:
     policy = configure(TWO, "restricted")
     gpus = resource(GPU, 2, "0011bB-", in_use=0b0000001, chosen=0b0001100)
     hints: dict[str, Hints | None] = {GPU: SECOND, NIC: None, "cpu": (Hint(1, True), Hint(2, True))}
@@ -107,7 +107,7 @@ def test_an_aligned_admission() -> None:
     assert render(AdmissionExplanation(POD, policy, (step,))) == ALIGNED
 
 
-def test_a_rejection_says_what_does_not_meet() -> None:
+def test_explanation_of_resources_without_common_nodes() -> None:
     policy = configure(TWO, "restricted", "pod")
     nics = resource(NIC, 1, "0" * 70 + "1" * 70, in_use=(1 << 72) - 1)
     merge = explain_merge(policy, [{GPU: FIRST, NIC: SECOND}])
@@ -123,7 +123,7 @@ def test_a_rejection_says_what_does_not_meet() -> None:
     assert render(rejected) == REJECTED
 
 
-def test_a_failed_allocation_shows_its_error() -> None:
+def test_explanation_of_a_failed_allocation() -> None:
     failed = AdmissionExplanation(
         POD,
         configure(TWO),
@@ -135,10 +135,12 @@ def test_a_failed_allocation_shows_its_error() -> None:
 
 
 TOGETHER = (
-    "vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node"
+    "vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to node 1; "
+    "there is no common node"
 )
 SPREAD = (
-    "vendor.com/gpu is free only across nodes 0+1, though fewer nodes would do were none in use"
+    "vendor.com/gpu is free only across nodes 0+1; "
+    "fewer nodes would be enough if no device were in use"
 )
 
 
@@ -150,39 +152,39 @@ SPREAD = (
         (
             "best-effort",
             {GPU: FIRST, NIC: SECOND},
-            f"not aligned, node 0 as far as possible: {TOGETHER}",
+            f"not aligned, prefers node 0: {TOGETHER}",
         ),
         ("restricted", {GPU: (Hint(3, False),)}, SPREAD),
         (
             "restricted",
             {GPU: (Hint(3, True),), NIC: FIRST},
-            "vendor.com/gpu could be aligned to nodes 0+1, vendor.com/nic only to node 0; "
-            "no common set of nodes",
+            "vendor.com/gpu can be aligned to nodes 0+1, vendor.com/nic can be aligned to node 0; "
+            "there is no common set of nodes",
         ),
         (
             "single-numa-node",
             {GPU: (Hint(3, True),), NIC: FIRST},
-            "vendor.com/gpu does not fit on one node: nodes 0+1 would do",
+            "vendor.com/gpu does not fit on one node: it needs nodes 0+1",
         ),
         (
             "restricted",
             {GPU: (), NIC: (Hint(3, False),)},
-            "vendor.com/gpu fits on no set of nodes: 3 requested, 3 free, 2 of them on a node; "
-            "vendor.com/nic is free only across nodes 0+1, though fewer nodes would do were "
-            "none in use",
+            "vendor.com/gpu fits nowhere: 3 requested, 3 free, 2 of them on a node; "
+            "vendor.com/nic is free only across nodes 0+1; fewer nodes would be enough if no "
+            "device were in use",
         ),
         ("restricted", {"cpu": ()}, "cpu fits nowhere"),
         ("restricted", {GPU: None}, "nothing to align"),
         ("single-numa-node", {GPU: FIRST}, "aligned to node 0"),
-        ("none", {}, "nothing is aligned"),
+        ("none", {}, "no alignment"),
     ],
 )
-def test_the_sentence(policy: str, hints: dict[str, Hints | None], text: str) -> None:
+def test_sentence_about_a_merge(policy: str, hints: dict[str, Hints | None], text: str) -> None:
     merge = explain_merge(configure(TWO, policy), [hints])
     assert sentence(merge, [resource(GPU, 3, "01-")]) == f"{policy}: {text}"
 
 
-def test_many_hints_are_cut_short() -> None:
+def test_long_lists_of_hints_are_shortened() -> None:
     eight = NumaTopology.of(range(8))
     hints = (*(Hint(1 << node, True) for node in range(8)), Hint(3, False), Hint(5, False))
     policy = configure(eight, "restricted")
@@ -198,7 +200,7 @@ def test_free_devices_are_counted_per_node() -> None:
     assert gpus.free_per_node(NumaTopology.of([1])) == {1: 2, None: 2}
 
 
-def test_a_merge_as_data() -> None:
+def test_merge_as_data() -> None:
     policy = configure(TWO, "best-effort")
     apart = explain_merge(policy, [{GPU: (Hint(1, True),), NIC: (Hint(2, True),), "cpu": None}])
     step = StepExplanation("main", (), apart)
@@ -224,14 +226,14 @@ def test_a_merge_as_data() -> None:
 @pytest.mark.parametrize(
     ("devices", "drawn"), [(64, "[*" + "." * 63 + "] 64 of 64"), (65, "[. 64 * 1] 65 of 65")]
 )
-def test_more_devices_of_one_node_than_fit_into_a_line_are_counted(devices, drawn) -> None:
+def test_many_devices_of_a_node_are_counted_instead_of_drawn(devices, drawn) -> None:
     gpus = resource(GPU, 1, "0" * devices, chosen=1)
     step = StepExplanation("main", (gpus,))
     text = render(AdmissionExplanation(POD, configure(TWO, "none"), (step,)))
     assert f"    node 0 {drawn} free\n" in text
 
 
-def test_as_many_candidates_as_fit_into_a_line_are_kept() -> None:
+def test_few_candidates_are_listed() -> None:
     policy = configure(NumaTopology.of([0, 1, 2]), "best-effort")
     wide = tuple(Hint(mask, False) for mask in range(1, 8))
     merge = explain_merge(policy, [{GPU: wide}])
@@ -246,7 +248,9 @@ HINTS = st.one_of(st.none(), st.lists(st.builds(Hint, MASKS, st.booleans()), max
     st.sampled_from(["best-effort", "restricted", "single-numa-node"]),
     st.dictionaries(st.sampled_from([GPU, NIC, "cpu"]), HINTS),
 )
-def test_whatever_is_not_preferred_has_a_fault(name: str, hints: dict[str, Hints | None]) -> None:
+def test_every_result_that_is_not_preferred_has_a_fault(
+    name: str, hints: dict[str, Hints | None]
+) -> None:
     policy = configure(TWO, name)
     merge = explain_merge(policy, [hints])
     assert (merge.affinity, merge.admitted) == policy.merge([hints])
@@ -255,4 +259,4 @@ def test_whatever_is_not_preferred_has_a_fault(name: str, hints: dict[str, Hints
     if name != "single-numa-node" and not merge.affinity.preferred and merge.candidates:
         assert merge.candidates[0] == merge.affinity
     nowhere = {name for name, hints in hints.items() if hints == ()}
-    assert nowhere == {n for n, f in merge.faults.items() if f is Fault.FITS_NOWHERE}
+    assert nowhere == {n for n, f in merge.faults.items() if f is AlignmentFault.FITS_NOWHERE}

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.core.node import NodeStatus
-from devicemanager.core.nodestatus.amounts import node_amounts
-from devicemanager.core.nodestatus.changes import digest, node_patch
+from devicemanager.core.nodestatus.amounts import digest, node_amounts, node_patch
 from devicemanager.core.nodestatus.conditions import Pressure, node_conditions
 from devicemanager.core.quantity import Quantity
 from devicemanager.objects.status.node import (
@@ -42,7 +41,7 @@ def status(now: float = 0.0, before: dict[str, Any] | None = None, **more: Any) 
     )
 
 
-def test_a_ready_node() -> None:
+def test_conditions_of_a_ready_node() -> None:
     made = status()
     assert [(each["type"], each["status"], each["reason"]) for each in made["conditions"]] == [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
@@ -77,26 +76,28 @@ def test_a_ready_node() -> None:
         (["cpu"], [], "missing node capacity for resources: memory, pods, ephemeral-storage"),
     ],
 )
-def test_why_a_node_is_not_ready(capacity: list[str], errors: list[str], message: str) -> None:
+def test_reasons_for_a_node_that_is_not_ready(
+    capacity: list[str], errors: list[str], message: str
+) -> None:
     ready = node_conditions(capacity, errors)[-1]
     assert (ready.type, ready.status, ready.reason) == ("Ready", False, "KubeletNotReady")
     assert ready.message == message
 
 
-def test_a_node_under_pressure() -> None:
+def test_conditions_of_a_node_under_pressure() -> None:
     short = node_conditions(FIXED, pressures=[Pressure.DISK])
     assert [each.status for each in short] == [False, True, False, True]
     assert short[1].message == "kubelet has disk pressure"
 
 
-def test_reserved_amounts_are_capacity_only() -> None:
+def test_reserved_amounts_count_as_capacity_only() -> None:
     devices = NodeStatus({}, {})
     capacity, allocatable = node_amounts(FIXED, devices, {"cpu": Quantity.parse("500m")})
     assert (capacity["cpu"], allocatable["cpu"]) == ("8", "7500m")
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9), st.booleans())
-def test_only_heartbeats_are_no_change(first: float, second: float, ready: bool) -> None:
+def test_digest_ignores_heartbeats(first: float, second: float, ready: bool) -> None:
     errors = [] if ready else ["broken"]
     before = status(first, errors=errors)
     after = status(second, before, errors=errors)
@@ -109,20 +110,20 @@ def test_only_heartbeats_are_no_change(first: float, second: float, ready: bool)
 
 
 @pytest.mark.parametrize("field", ["capacity", "allocatable", "addresses", "nodeInfo"])
-def test_everything_else_is_a_change(field: str) -> None:
+def test_digest_changes_with_everything_else(field: str) -> None:
     before = status()
     after = copy.deepcopy(before)
     after[field] = {"vendor.com/gpu": "9"}
     assert digest(before) != digest(after)
 
 
-def test_the_patch_replaces_the_addresses() -> None:
+def test_patch_replaces_addresses() -> None:
     patch = node_patch(status())["status"]
     assert patch["addresses"][-1] == {"$patch": "replace"}
     assert len(patch["addresses"]) == 3
 
 
-def test_what_registers_a_node() -> None:
+def test_node_object_for_registration() -> None:
     taint = {"key": "example.com/virtual", "value": "true", "effect": "NoSchedule"}
     made = node_object("n", status(), labels=default_labels("n", INFO), taints=[taint])
     assert made["metadata"]["labels"]["kubernetes.io/hostname"] == "n"

@@ -7,10 +7,9 @@ import pytest
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
-from devicemanager.core.podstatus.merge import is_told, status_patch
+from devicemanager.core.podstatus.merge import is_reported, status_patch
 from devicemanager.core.podstatus.phase import Phase
-from devicemanager.core.podstatus.qos import qos_class
-from devicemanager.core.podstatus.status import PodFacts, pod_status
+from devicemanager.core.podstatus.status import PodFacts, pod_status, qos_class
 from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
 from devicemanager.objects.status.podstatus import allocated_devices, container_id, status_object
 from devicemanager.objects.status.times import micro_timestamp, seconds_of, timestamp
@@ -31,7 +30,7 @@ def told(status: ContainerStatus, phase: Phase = Phase.RUNNING, **facts: str) ->
     return status_object(UID, made, now=10.0, host_ip="127.1.0.1", pod_ip="10.1.0.7")
 
 
-def test_a_running_container() -> None:
+def test_status_of_a_running_container() -> None:
     status = told(ContainerStatus(NAME, Running(4.0)))
     assert status["containerStatuses"] == [
         {
@@ -51,7 +50,7 @@ def test_a_running_container() -> None:
     assert "initContainerStatuses" not in status and "reason" not in status
 
 
-def test_a_container_that_was_started_again() -> None:
+def test_status_of_a_restarted_container() -> None:
     last = Terminated(1, "Error", 1.0, 2.0)
     (runs,) = told(ContainerStatus(NAME, Running(4.0), last, 3))["containerStatuses"]
     assert runs["containerID"] == container_id(UID, NAME, 3)
@@ -63,7 +62,7 @@ def test_a_container_that_was_started_again() -> None:
     assert not waits["ready"] and not waits["started"]
 
 
-def test_a_pod_that_the_kubelet_ended() -> None:
+def test_status_of_a_pod_terminated_by_the_kubelet() -> None:
     ended = ContainerStatus(NAME, Terminated(137, "Error", 1.0, 2.0))
     status = told(ended, Phase.FAILED, reason="Evicted", message="low", disrupted="low")
     assert status["conditions"][0] == {
@@ -75,11 +74,11 @@ def test_a_pod_that_the_kubelet_ended() -> None:
         "message": "low",
     }
     assert (status["reason"], status["message"]) == ("Evicted", "low")
-    assert is_told(status, status)
-    assert not is_told({**status, "conditions": status["conditions"][1:]}, status)
+    assert is_reported(status, status)
+    assert not is_reported({**status, "conditions": status["conditions"][1:]}, status)
 
 
-def test_others_keep_what_is_theirs() -> None:
+def test_patch_keeps_fields_of_other_controllers() -> None:
     ours = told(ContainerStatus(NAME, Running(4.0)))
     theirs = {
         **ours,
@@ -92,7 +91,7 @@ def test_others_keep_what_is_theirs() -> None:
         ],
         "resourceClaimStatuses": [{"name": "c"}],
     }
-    assert is_told(theirs, ours)
+    assert is_reported(theirs, ours)
     patch = status_patch(ours)["status"]
     assert "resourceClaimStatuses" not in patch
     assert all("$patch" not in each for each in patch["conditions"])
@@ -109,12 +108,12 @@ def test_others_keep_what_is_theirs() -> None:
         {"startTime": None},
     ],
 )
-def test_what_somebody_else_changed_is_seen(changed: dict[str, object]) -> None:
+def test_change_by_another_controller_is_detected(changed: dict[str, object]) -> None:
     ours = told(ContainerStatus(NAME, Running(4.0)))
-    assert not is_told({**ours, **changed}, ours)
+    assert not is_reported({**ours, **changed}, ours)
 
 
-def test_conditions_keep_the_time_that_the_api_has() -> None:
+def test_condition_times_in_the_api_are_kept() -> None:
     made = pod_status(
         PodFacts(pod(Container(NAME)), Phase.RUNNING, start_time=None),
         lambda name: ContainerStatus(name, Running(None)),
@@ -126,7 +125,7 @@ def test_conditions_keep_the_time_that_the_api_has() -> None:
     assert "startTime" not in status
 
 
-def test_the_health_of_held_devices_is_read_back() -> None:
+def test_health_of_allocated_devices_is_read_back() -> None:
     resources = {
         NAME: (ResourceStatus(GPU, (ResourceHealth(DeviceId("gpu-1"), Health.UNHEALTHY),)),)
     }
@@ -165,12 +164,12 @@ def test_qos_classes(
     assert qos_class(pod(Container(NAME, limits, requests))) == qos
 
 
-def test_one_container_without_limits_is_enough() -> None:
+def test_one_container_without_limits_makes_the_pod_burstable() -> None:
     both = {CPU: 100, MEMORY: 5}
     assert qos_class(pod(Container(NAME, both, both), Container(ContainerName("b")))) == "Burstable"
 
 
-def test_times() -> None:
+def test_times_are_formatted_as_in_the_api() -> None:
     assert timestamp(1767323045.9) == "2026-01-02T03:04:05Z"
     assert micro_timestamp(1767323045.25) == "2026-01-02T03:04:05.250000Z"
     assert seconds_of("2026-01-02T03:04:05Z") == 1767323045

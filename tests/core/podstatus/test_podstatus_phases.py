@@ -66,14 +66,14 @@ def test_phases(policy: str, states: Mapping[str, State], phase: str) -> None:
     assert phase_of(pod, statuses) == phase
 
 
-def test_a_container_that_was_never_started() -> None:
+def test_status_of_a_container_that_never_started() -> None:
     assert initial_status(POD, APPS[0].name).state == Waiting("PodInitializing")
     assert initial_status(POD, INIT.name).state == Waiting("ContainerCreating")
     alone = attrs.evolve(POD, init_containers=())
     assert initial_status(alone, APPS[0].name).state == Waiting("ContainerCreating")
 
 
-def test_the_states_of_a_container_one_after_the_other() -> None:
+def test_container_states_in_sequence() -> None:
     first = status("a", CREATING).started(5.0)
     assert first == ContainerStatus(APPS[0].name, Running(5.0))
     ended = first.ended(1, "OOMKilled", 7.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from devicemanager.core.ids import ContainerName, PodUid
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import ContainerStatus, initial_status
-from devicemanager.core.podstatus.merge import is_told, status_patch
+from devicemanager.core.podstatus.merge import is_reported, status_patch
 from devicemanager.core.podstatus.phase import Phase, phase_of
 from devicemanager.core.podstatus.status import (
     PodFacts,
@@ -68,7 +68,7 @@ def statuses_of(pod: Pod, acts: list[tuple[str, str]]) -> list[PodStatus]:
 
 
 @given(pods(), ACTS)
-def test_a_terminal_phase_is_for_good(pod: Pod, acts: list[tuple[str, str]]) -> None:
+def test_terminal_phase_does_not_change(pod: Pod, acts: list[tuple[str, str]]) -> None:
     phases = [status.phase for status in statuses_of(pod, acts)]
     ends = [each for each in phases if each.is_terminal]
     assert phases[len(phases) - len(ends) :] == ends
@@ -76,7 +76,7 @@ def test_a_terminal_phase_is_for_good(pod: Pod, acts: list[tuple[str, str]]) -> 
 
 
 @given(pods(), ACTS, st.booleans())
-def test_nothing_is_terminal_while_a_container_runs(
+def test_phase_is_not_terminal_while_a_container_runs(
     pod: Pod, acts: list[tuple[str, str]], is_ending: bool
 ) -> None:
     apps = {container.name for container in pod.containers}
@@ -90,7 +90,7 @@ def test_nothing_is_terminal_while_a_container_runs(
 
 
 @given(pods(), ACTS)
-def test_a_ready_pod_runs_and_a_terminal_one_is_not_ready(
+def test_ready_pod_is_running_and_terminal_pod_is_not_ready(
     pod: Pod, acts: list[tuple[str, str]]
 ) -> None:
     for status in statuses_of(pod, acts):
@@ -103,17 +103,17 @@ def test_a_ready_pod_runs_and_a_terminal_one_is_not_ready(
 
 
 @given(pods(), ACTS)
-def test_what_is_told_is_read_back(pod: Pod, acts: list[tuple[str, str]]) -> None:
+def test_reported_status_is_read_back(pod: Pod, acts: list[tuple[str, str]]) -> None:
     for status, statuses in zip(statuses_of(pod, acts), lived(pod, acts), strict=True):
         told = status_object(pod.uid, status, now=99.0, host_ip="127.1.0.1", pod_ip="10.0.0.1")
         read = container_statuses_of(told)
         assert read == {name: each for name, each in statuses.items() if each.was_started}
-        assert is_told(told, told)
-        assert is_told({**told, "nominatedNodeName": "n"}, told)
+        assert is_reported(told, told)
+        assert is_reported({**told, "nominatedNodeName": "n"}, told)
 
 
 @given(pods())
-def test_a_rejected_pod_has_no_conditions_and_no_containers(pod: Pod) -> None:
+def test_rejected_pod_has_no_conditions_and_containers(pod: Pod) -> None:
     facts = PodFacts(pod, Phase.FAILED, "OutOfcpu", "too little", 5.0)
     told = status_object(pod.uid, rejected_status(facts), now=9.0, host_ip="127.1.0.1")
     assert told == {
@@ -130,7 +130,7 @@ def test_a_rejected_pod_has_no_conditions_and_no_containers(pod: Pod) -> None:
 
 
 @given(pods())
-def test_a_pod_about_to_start(pod: Pod) -> None:
+def test_status_of_a_pod_about_to_start(pod: Pod) -> None:
     facts = PodFacts(pod, Phase.PENDING, start_time=1.0)
     status = pod_status(facts, partial(initial_status, pod))
     assert status.phase is Phase.PENDING

@@ -141,7 +141,7 @@ def rows() -> list[tuple[str, str, str, bool, str]]:
 
 
 @pytest.mark.parametrize(("policy", "containers", "states", "is_ending", "phase"), rows())
-def test_phases_of_the_kubelets_tables(
+def test_phases_agree_with_the_kubelets_tests(
     policy: str, containers: str, states: str, is_ending: bool, phase: str
 ) -> None:
     pod = made(policy, containers)
@@ -284,12 +284,12 @@ def test_readiness_gates(gates: dict[str, str | None], expected: tuple[bool, str
     assert found["ContainersReady"] == (True, "", "")
 
 
-def test_a_container_that_never_gets_ready() -> None:
+def test_container_that_never_becomes_ready() -> None:
     found = conditions(made("Always", "AB"), "A=runs,B=runs", unready="A")
     assert found["Ready"] == (False, NOT_READY, "containers with unready status: [A]")
 
 
-def test_when_the_conditions_changed() -> None:
+def test_transition_times_of_conditions() -> None:
     pod = made("Always", "iX,AB")
     times = {
         "X": ContainerStatus(ContainerName("X"), Terminated(0, "Completed", 2.0, 3.0)),

@@ -97,7 +97,7 @@ def test_hints_agree_with_their_definition(case: Case) -> None:
 
 
 @given(cases(), st.randoms())
-def test_the_numbering_of_devices_does_not_matter(case: Case, random: Random) -> None:
+def test_numbering_of_devices_does_not_matter(case: Case, random: Random) -> None:
     order = list(range(len(case.numa)))
     random.shuffle(order)
     place = {old: new for new, old in enumerate(order)}
@@ -111,7 +111,7 @@ def test_the_numbering_of_devices_does_not_matter(case: Case, random: Random) ->
 
 
 @given(cases())
-def test_devices_no_longer_listed_count_for_nothing(case: Case) -> None:
+def test_unlisted_devices_do_not_count(case: Case) -> None:
     listed = (1 << len(case.numa)) - 1
     ghosts = {node: bits | 1 << 20 for node, bits in case.per_node.items()}
     hints = generate_hints(
@@ -126,7 +126,7 @@ def test_devices_no_longer_listed_count_for_nothing(case: Case) -> None:
 
 
 @given(cases())
-def test_groups_share_no_device_and_miss_none(case: Case) -> None:
+def test_groups_partition_the_devices(case: Case) -> None:
     layout = DeviceLayout.of(case.topology, case.per_node)
     everyone = layout.elsewhere
     for mask, members in zip(layout.masks, layout.members, strict=True):
@@ -148,54 +148,54 @@ def test_one_device_fits_on_either_node() -> None:
     )
 
 
-def test_preferred_is_the_size_that_would_do_were_nothing_in_use() -> None:
+def test_preferred_size_ignores_what_is_in_use() -> None:
     # One free on each node: two nodes are needed now, one would do otherwise.
     assert layout_hints(two_and_two(), 0b0101, 0, 2) == (Hint(3, False),)
 
 
-def test_more_than_there_are_needs_every_node_and_fits_nowhere() -> None:
+def test_too_many_devices_fit_nowhere() -> None:
     assert layout_hints(two_and_two(), 0b1111, 0, 5) == ()
 
 
-def test_a_hint_keeps_what_is_to_be_reused() -> None:
+def test_hint_touches_reusable_devices() -> None:
     assert layout_hints(two_and_two(), 0b1101, 0b0010, 1) == (Hint(1, PREFERRED), Hint(3, False))
 
 
-def test_a_reusable_device_on_a_foreign_node_rules_everything_out() -> None:
+def test_reusable_device_on_unknown_node_excludes_all_hints() -> None:
     layout = DeviceLayout.of(MACHINE, {0: 0b01, 9: 0b10})
     assert layout_hints(layout, 0b01, 0b10, 1) == ()
 
 
-def test_no_topology_is_no_preference() -> None:
+def test_resource_without_topology_has_no_preference() -> None:
     assert resource_hints(DeviceLayout.of(MACHINE, {}), 0b1111, 0, 1) is None
     assert resource_hints(DeviceLayout.of(MACHINE, {-1: 0b1111}), 0b1111, 0, 1) is None
 
 
-def test_topology_on_foreign_nodes_alone_fits_nowhere() -> None:
+def test_devices_on_unknown_nodes_fit_nowhere() -> None:
     assert resource_hints(DeviceLayout.of(MACHINE, {7: 0b11}), 0b11, 0, 1) == ()
 
 
-def test_held_devices_are_hinted_where_they_are() -> None:
-    hints = resource_hints(two_and_two(), 0b0011, 0, 1, held=0b0100)
+def test_hints_of_allocated_devices_are_their_nodes() -> None:
+    hints = resource_hints(two_and_two(), 0b0011, 0, 1, allocated=0b0100)
     assert hints == (Hint(2, PREFERRED), Hint(3, False))
 
 
 @pytest.mark.parametrize(("held", "held_count"), [(0b0110, None), (0b0100, 2)])
-def test_another_number_held_than_asked_for_fits_nowhere(held: int, held_count: int | None) -> None:
+def test_changed_request_fits_nowhere(held: int, held_count: int | None) -> None:
     assert resource_hints(two_and_two(), 0b1111, 0, 1, held, held_count) == ()
 
 
-def test_fewer_available_than_asked_for_fits_nowhere() -> None:
+def test_too_few_available_devices_fit_nowhere() -> None:
     assert resource_hints(two_and_two(), 0b0001, 0b0010, 3) == ()
 
 
-def test_counts_above_the_request_share_one_answer() -> None:
+def test_counts_above_the_request_share_a_cached_result() -> None:
     many = DeviceLayout.of(MACHINE, {0: (1 << 100) - 1, 1: (1 << 200) - (1 << 100)})
     before = layout_hints(many, (1 << 200) - 1, 0, 3)
     assert layout_hints(many, (1 << 200) - 1 - 0xFF, 0, 3) is before
 
 
-def test_nine_nodes_are_answered_too() -> None:
+def test_hints_on_nine_nodes() -> None:
     nine = NumaTopology.of(range(9))
     hints = generate_hints(nine, {8: 1}, 1, 1, 0, 1)
     assert len(hints) == 256

@@ -92,7 +92,7 @@ def walk(machine: Machine, prefer_closest: bool) -> Hint:
 
 @examples(4)
 @given(machines(), st.booleans())
-def test_the_winner_is_that_of_the_walk(machine: Machine, prefer_closest: bool) -> None:
+def test_merge_agrees_with_trying_all_combinations(machine: Machine, prefer_closest: bool) -> None:
     merged = merge_hints(machine.topology, machine.hints, prefer_closest)
     assert merged == walk(machine, prefer_closest)
 
@@ -115,7 +115,7 @@ def walk_narrowest(machine: Machine) -> Hint:
 
 @examples(4)
 @given(machines())
-def test_the_winner_up_to_1_23_is_that_of_the_walk(machine: Machine) -> None:
+def test_merge_up_to_1_23_agrees_with_trying_all_combinations(machine: Machine) -> None:
     merged = merge_narrowest(machine.topology, machine.hints)
     assert merged == walk_narrowest(machine)
     if not merged.preferred:
@@ -124,7 +124,7 @@ def test_the_winner_up_to_1_23_is_that_of_the_walk(machine: Machine) -> None:
 
 
 @given(machines(), st.booleans(), st.randoms())
-def test_the_order_of_resources_and_hints_does_not_matter(
+def test_order_of_resources_and_hints_does_not_matter(
     machine: Machine, prefer_closest: bool, random: Random
 ) -> None:
     lists = [list(one) for one in machine.hints]
@@ -137,7 +137,7 @@ def test_the_order_of_resources_and_hints_does_not_matter(
 
 
 @given(machines())
-def test_reachable_sets_are_those_of_the_combinations(machine: Machine) -> None:
+def test_reachable_sets_agree_with_all_combinations(machine: Machine) -> None:
     everything = machine.topology.all_mask
     met = {
         reduce(lambda a, b: a & (everything if b is None else b), masks, everything)
@@ -148,7 +148,7 @@ def test_reachable_sets_are_those_of_the_combinations(machine: Machine) -> None:
 
 
 @given(machines(max_nodes=3, max_resources=2))
-def test_a_resource_without_preference_changes_nothing(machine: Machine) -> None:
+def test_resource_without_preference_changes_nothing(machine: Machine) -> None:
     with_it = (*machine.hints, (ANY,))
     assert merge_hints(machine.topology, with_it) == merge_hints(machine.topology, machine.hints)
 
@@ -165,14 +165,12 @@ def test_a_resource_without_preference_changes_nothing(machine: Machine) -> None
     ],
     ids=["nobody asked", "no common node", "needs two", "disjoint", "fits nowhere", "agree"],
 )
-def test_merging_by_hand(
-    hints: Sequence[Sequence[tuple[int | None, bool]]], expected: Hint
-) -> None:
+def test_merge_examples(hints: Sequence[Sequence[tuple[int | None, bool]]], expected: Hint) -> None:
     merged = merge_hints(TWO, tuple(tuple(Hint(*hint) for hint in one) for one in hints))
     assert merged == expected
 
 
-def test_closest_nodes_win_only_if_asked_for() -> None:
+def test_closest_nodes_win_only_with_the_option() -> None:
     far = NumaTopology.of([0, 1, 2], [[10, 30, 30], [30, 10, 11], [30, 11, 10]])
     hints = ((Hint(0b011, True), Hint(0b101, True), Hint(0b110, True)),)
     assert merge_hints(far, hints) == Hint(0b011, True)
@@ -190,13 +188,13 @@ def test_single_node_filter_keeps_preferred_hints_of_one_node_or_none() -> None:
     assert only_single_nodes([hints]) == ((ANY, Hint(1, True)),)
 
 
-def test_nine_nodes_are_merged_too() -> None:
+def test_merge_on_nine_nodes() -> None:
     nine = NumaTopology.of(range(9))
     hints = ((Hint(0b1_1000_0000, True), Hint(511, False)), (Hint(0b1_0000_0001, True),))
     assert merge_hints(nine, hints) == Hint(0b1_0000_0001, False)
 
 
-def test_who_has_no_preference_leaves_the_other_masks_as_they_are() -> None:
+def test_preferred_masks_of_resources_without_preference() -> None:
     topology = NumaTopology.of([0, 1])
     anywhere_or_first = (Hint(None, True), Hint(1, True))
     anywhere_or_second = (Hint(None, True), Hint(2, True))

@@ -6,7 +6,7 @@ from devicemanager.core.topology import NumaTopology, NumaTopologyError
 from devicemanager.core.topology.numa import dense_index, masks_in_order, nodes_of, subset_steps
 
 
-def test_nodes_are_sorted_and_need_not_be_contiguous() -> None:
+def test_nodes_are_sorted_and_can_have_gaps() -> None:
     topology = NumaTopology.of([5, 1])
     assert topology.nodes == (1, 5)
     assert topology.all_mask == 0b100010
@@ -26,7 +26,7 @@ def test_distance_rows_follow_the_nodes_as_given() -> None:
     assert by_place.distance(0, 0) == 13
 
 
-def test_average_distance_counts_ordered_pairs_and_each_node_itself() -> None:
+def test_average_distance_includes_each_node_itself() -> None:
     topology = NumaTopology.of([0, 1, 4], [[10, 12, 21], [14, 10, 20], [21, 20, 10]])
     assert topology.average_distance(0b00001) == 10
     assert topology.average_distance(0b00011) == (10 + 12 + 14 + 10) / 4
@@ -67,17 +67,21 @@ def test_subset_steps_sum_over_all_subsets() -> None:
 @pytest.mark.parametrize(
     ("nodes", "distances", "text"),
     [
-        ([], None, "no NUMA nodes: a machine has at least one"),
-        ([0, 64], None, "NUMA node id 64 is outside 0 to 63"),
-        ([-1, 0], None, "NUMA node id -1 is outside 0 to 63"),
-        ([2, 2], None, "NUMA node 2 is listed twice"),
-        ([0, 1], [[10, 20]], "1 rows of NUMA distances for 2 nodes: give one row per node"),
-        ([0, 1], [[10], [10, 20]], "NUMA node 0 has 1 distances for 2 nodes"),
-        ([0, 1], {0: [10, 20]}, "NUMA node 1 has no row of distances"),
-        ([0], [[-3]], "NUMA node 0 has a negative distance"),
+        ([], None, "no NUMA nodes: use at least one"),
+        ([0, 64], None, "invalid NUMA node id 64: use 0 to 63"),
+        ([-1, 0], None, "invalid NUMA node id -1: use 0 to 63"),
+        ([2, 2], None, "duplicate NUMA node 2"),
+        ([0, 1], [[10, 20]], "1 rows of NUMA distances for 2 nodes: use one row per node"),
+        (
+            [0, 1],
+            [[10], [10, 20]],
+            "NUMA node 0 has 1 distances for 2 nodes: use one distance per node",
+        ),
+        ([0, 1], {0: [10, 20]}, "NUMA node 1 has no distances: use one row per node"),
+        ([0], [[-3]], "NUMA node 0 has a negative distance: use 0 or more"),
     ],
 )
-def test_what_describes_no_machine_is_rejected(
+def test_invalid_topology_is_rejected(
     nodes: list[int], distances: list[list[int]] | dict[int, list[int]] | None, text: str
 ) -> None:
     with pytest.raises(NumaTopologyError) as caught:

@@ -25,12 +25,12 @@ BOTH = (Hint(3, True),)
 
 
 @pytest.mark.parametrize("value", ["1", "t", "T", "true", "TRUE", "True"])
-def test_true_as_go_reads_it(value: str) -> None:
+def test_true_values_are_those_of_go(value: str) -> None:
     assert parse_policy_options({"prefer-closest-numa-nodes": value}).prefer_closest
 
 
 @pytest.mark.parametrize("value", ["0", "f", "F", "false", "FALSE", "False"])
-def test_false_as_go_reads_it(value: str) -> None:
+def test_false_values_are_those_of_go(value: str) -> None:
     assert parse_policy_options({"prefer-closest-numa-nodes": value}) == PolicyOptions()
 
 
@@ -78,7 +78,7 @@ def test_bad_options(options: dict[str, str], text: str) -> None:
         (TWO, "restricted", "odd", 'unknown scope: "odd"'),
     ],
 )
-def test_checks_go_from_nodes_to_policy_to_scope(
+def test_order_of_checks_is_nodes_policy_scope(
     topology: NumaTopology, policy: str, scope: str, text: str
 ) -> None:
     with pytest.raises(TopologyConfigError) as caught:
@@ -86,13 +86,13 @@ def test_checks_go_from_nodes_to_policy_to_scope(
     assert str(caught.value) == text
 
 
-def test_policy_none_looks_at_nothing_else() -> None:
+def test_policy_none_ignores_other_settings() -> None:
     policy = configure(NINE, "none", "odd", {"bogus": "1"})
     assert not policy.asks_for_hints
     assert policy.merge([{"a": ()}]) == (Hint(None, True), True)
 
 
-def test_more_nodes_may_be_allowed() -> None:
+def test_option_allows_more_nodes() -> None:
     policy = configure(NINE, "restricted", "pod", {"max-allowable-numa-nodes": "9"})
     assert policy.options == PolicyOptions(max_numa_nodes=9)
     assert policy.scope is ScopeName.POD
@@ -110,7 +110,7 @@ def test_more_nodes_may_be_allowed() -> None:
         ([None, SECOND], (2, True, True), (2, True, True), (2, True, True)),
     ],
 )
-def test_what_each_policy_makes_of_hints(
+def test_merge_result_of_each_policy(
     hints: list[Hints | None],
     best_effort: tuple[int, bool, bool],
     restricted: tuple[int, bool, bool],
@@ -126,24 +126,24 @@ def test_what_each_policy_makes_of_hints(
         assert (hint.mask, hint.preferred, admit) == expected, name
 
 
-def test_a_machine_of_one_node_gives_single_numa_node_no_affinity() -> None:
+def test_single_numa_node_on_one_node_has_no_affinity() -> None:
     one = configure(NumaTopology.of([4]), "single-numa-node")
     assert one.merge([{"a": (Hint(1 << 4, True),)}]) == (Hint(None, True), True)
 
 
-def test_the_largest_number_that_go_reads_is_taken() -> None:
+def test_largest_64_bit_number_is_accepted() -> None:
     options = parse_policy_options({"max-allowable-numa-nodes": str(2**63 - 1)})
     assert options.max_numa_nodes == 2**63 - 1
 
 
 @pytest.mark.parametrize(("policy", "most"), [("none", 63), ("restricted", 7)])
-def test_nodes_are_added_as_far_as_a_kubelet_starts_with_them(policy: str, most: int) -> None:
+def test_extended_topology_stays_within_the_kubelets_limits(policy: str, most: int) -> None:
     small = configure(TWO, policy)
-    assert small.with_room_for([most]).topology == NumaTopology.up_to(most)
-    assert small.with_room_for([most, most + 1]).topology == NumaTopology.up_to(most)
-    assert small.with_room_for([most + 1]) is small
-    assert small.with_room_for([1]) is small
+    assert small.extended_to([most]).topology == NumaTopology.up_to(most)
+    assert small.extended_to([most, most + 1]).topology == NumaTopology.up_to(most)
+    assert small.extended_to([most + 1]) is small
+    assert small.extended_to([1]) is small
 
 
-def test_the_nodes_that_a_machine_lacks_are_told_from_0_on() -> None:
-    assert configure(NumaTopology.of([1]), "none").lacks([2, 0, 1, -1, 2]) == (0, 2)
+def test_missing_nodes_are_sorted() -> None:
+    assert configure(NumaTopology.of([1]), "none").missing_nodes([2, 0, 1, -1, 2]) == (0, 2)

@@ -32,7 +32,7 @@ ADMITTED, REJECTED = ("Running", ""), ("Failed", NO_HEALTHY)
     ("version", "expected"),
     [(each, ADMITTED) for each in (*BELOW_A1, *FROM_A2)] + [(each, REJECTED) for each in FROM_A1],
 )
-def test_a1_a2_the_kubelet_restarts_while_the_plugin_is_away(
+def test_a1_a2_kubelet_restart_while_the_plugin_is_disconnected(
     version: str, expected: tuple[str, str]
 ) -> None:
     node = Node(kubelet_version=version)
@@ -48,7 +48,7 @@ def test_a1_a2_the_kubelet_restarts_while_the_plugin_is_away(
     ("version", "expected"),
     [(each, ADMITTED) for each in BELOW_A1] + [(each, REJECTED) for each in (*FROM_A1, *FROM_A2)],
 )
-def test_a1_the_node_reboots_before_the_plugin_is_back(
+def test_a1_reboot_before_the_plugin_registers_again(
     version: str, expected: tuple[str, str]
 ) -> None:
     node = Node(kubelet_version=version)
@@ -67,7 +67,7 @@ def test_a1_the_node_reboots_before_the_plugin_is_back(
     ("version", "expected"),
     [(each, ADMITTED) for each in BELOW_A1] + [(each, REJECTED) for each in (*FROM_A1, *FROM_A2)],
 )
-def test_a1_init_containers_had_finished_when_the_kubelet_restarts(
+def test_a1_finished_init_containers_after_a_restart(
     version: str, expected: tuple[str, str]
 ) -> None:
     # Q5 among them: without it nobody is rejected.
@@ -87,7 +87,7 @@ def test_a1_init_containers_had_finished_when_the_kubelet_restarts(
         ("1.27.2", "cannot allocate unregistered device vendor.com/gpu"),
     ],
 )
-def test_a1_an_unregistered_resource(version: str, text: str) -> None:
+def test_a1_unregistered_resource(version: str, text: str) -> None:
     node = Node(kubelet_version=version, strict=True)
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.message == f"Allocate failed due to {text}, which is unexpected"
@@ -113,18 +113,18 @@ def test_a1_an_unregistered_resource(version: str, text: str) -> None:
         ("1.27.2", NO_HEALTHY),
     ],
 )
-def test_a1_nothing_is_healthy(version: str, message: str) -> None:
+def test_a1_no_healthy_device(version: str, message: str) -> None:
     node = Node(kubelet_version=version)
     node.plugin(devices("a")).leave()
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.message == message
-    told = "kubelets do so since 1.25.10, 1.26.5, 1.27.2 and 1.28 (k/k#116376)"
+    told = "kubelets do this since 1.25.10, 1.26.5, 1.27.2 and 1.28 (k/k#116376)"
     assert (told in rejected.explain().splitlines()[2]) is (version == "1.27.2")
     assert node.admit(pod("none", gpu=0)).admitted
 
 
 @pytest.mark.parametrize(("version", "left"), [("1.28", 2), ("1.29", 1)])
-def test_a6_what_a_sidecar_hands_on(version: str, left: int) -> None:
+def test_a6_reuse_of_sidecar_devices(version: str, left: int) -> None:
     node = Node(kubelet_version=version, feature_gates={"SidecarContainers": True})
     node.plugin(devices("a", "b"))
     spec = pod("p", container("app", gpu=1), init=[container("side", restartable=True, gpu=1)])
@@ -133,9 +133,7 @@ def test_a6_what_a_sidecar_hands_on(version: str, left: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "gate", "fits"), [("1.27", None, True), ("1.28", True, False)])
-def test_ta8_a_sidecar_beside_the_app_containers(
-    version: str, gate: bool | None, fits: bool
-) -> None:
+def test_ta8_sidecar_and_app_containers(version: str, gate: bool | None, fits: bool) -> None:
     gates = {} if gate is None else {"SidecarContainers": gate}
     node = Node(
         kubelet_version=version,
@@ -152,7 +150,7 @@ EMPTY_REPLY = "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse
 
 
 @pytest.mark.parametrize(("version", "printed"), [("1.33", EMPTY_REPLY), ("1.34", "")])
-def test_the_answer_to_allocate_names_no_container(version: str, printed: str) -> None:
+def test_allocate_response_without_containers(version: str, printed: str) -> None:
     node = Node(kubelet_version=version)
     node.plugin(devices("a"), responses=())
     assert node.admit(pod("p", gpu=1)).message == (
@@ -162,7 +160,7 @@ def test_the_answer_to_allocate_names_no_container(version: str, printed: str) -
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.31"])
-def test_an_init_container_asks_for_a_resource_that_the_node_does_not_know(version: str) -> None:
+def test_init_container_requests_an_unknown_resource(version: str) -> None:
     node = Node(kubelet_version=version)
     app = container("app", unknown=3)
     # Only the request of an app container was always left out.
@@ -202,7 +200,7 @@ BACKED = {
         ("1.36", False, 2, "requested number of devices unavailable"),
     ],
 )
-def test_a11_a_resource_that_a_claim_provides(
+def test_a11_resource_provided_by_a_claim(
     version: str, gate: bool | None, count: int, message: str
 ) -> None:
     gates = {} if gate is None else {"DRAExtendedResource": gate}
@@ -234,7 +232,7 @@ def test_a11_a_resource_that_a_claim_provides(
         ),
     ],
 )
-def test_a11_a_status_that_cannot_be(status: object, field: str) -> None:
+def test_a11_invalid_claim_status(status: object, field: str) -> None:
     with pytest.raises(ManifestError, match=field):
         manifests.parse(pod_manifest("p", {GPU: 1}) | {"status": status})
 
@@ -276,7 +274,7 @@ def test_ta5_pod_level_resources(version: str, gate: bool | None, scope: str, me
 
 
 @pytest.mark.parametrize("gate", [False, True])
-def test_a11_it_need_not_fit_the_node(gate: bool) -> None:
+def test_a11_node_check_skips_claimed_resources(gate: bool) -> None:
     node = Node(kubelet_version="1.34", feature_gates={"DRAExtendedResource": gate})
     # On the node, but without its device: nobody had registered the resource.
     assert node.admit(pod("without", gpu=1)).admitted

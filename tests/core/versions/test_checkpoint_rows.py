@@ -30,7 +30,7 @@ def make(make_mock_kubelet: Make, version: str, **fields: object) -> MockKubelet
 
 @pytest.mark.parametrize("golden", [V1, V2_ZERO, V2])
 @pytest.mark.parametrize("version", [*KUBELET_VERSIONS, "1.21", "1.22", "1.30", "1.31"])
-def test_k3_k4_a_file_of_each_format(make_mock_kubelet: Make, version: str, golden: str) -> None:
+def test_k3_k4_file_of_each_format(make_mock_kubelet: Make, version: str, golden: str) -> None:
     node = make(make_mock_kubelet, version)
     node.plugin_dir.mkdir(parents=True, mode=0o750)
     node.checkpoint_path.write_bytes((GOLDEN / golden).read_bytes())
@@ -51,7 +51,7 @@ def test_k3_k4_a_file_of_each_format(make_mock_kubelet: Make, version: str, gold
     assert list(entry.device_ids or {}) == [expected]
 
 
-def test_a_golden_file_is_what_a_kubelet_writes() -> None:
+def test_golden_file_equals_the_kubelets() -> None:
     for golden in (V2_ZERO, V2):
         data = (GOLDEN / golden).read_bytes()
         assert checkpoint.dumps(checkpoint.loads(data, v1=True)) == data
@@ -64,14 +64,14 @@ def test_a_golden_file_is_what_a_kubelet_writes() -> None:
 @pytest.mark.parametrize(
     "change", [(b"gpu-2", b"gpu-3"), (b'"gpu-1"]', b'{"0":[]}]'), (b"[", b"{")]
 )
-def test_a_file_of_the_old_format_that_is_damaged(change: tuple[bytes, bytes]) -> None:
+def test_damaged_file_of_the_old_format(change: tuple[bytes, bytes]) -> None:
     data = (GOLDEN / V1).read_bytes().replace(*change, 1)
     with pytest.raises(checkpoint.CheckpointCorrupt):
         checkpoint.loads(data, v1=True)
 
 
 @pytest.mark.parametrize(("version", "node"), [("1.22", 0), ("1.23", -1)])
-def test_k2_p10_a_device_without_topology(make_mock_kubelet: Make, version: str, node: int) -> None:
+def test_k2_p10_device_without_topology(make_mock_kubelet: Make, version: str, node: int) -> None:
     kubelet = make(make_mock_kubelet, version).start()
     plugin = FakePlugin(GPU)
     plugin.register(kubelet.manager.plugins)
@@ -121,7 +121,7 @@ def test_c1_c2_c3_cdi_devices(
     assert given.annotations == annotations
 
 
-def test_c2_an_annotation_of_the_plugin_wins() -> None:
+def test_c2_annotation_of_the_plugin_wins() -> None:
     node = Node(kubelet_version="1.31")
     node.plugin(devices("a"), responses=answer(*NAMES, own="own"))
     given = node.admit(pod("p", gpu=1), start=True).containers["app"].run_options
@@ -134,10 +134,10 @@ def test_c2_an_annotation_of_the_plugin_wins() -> None:
         ("u" * 36, "a" * 12, "vendor.com/gpu=one", ""),
         ("u" * 36, "a" * 13, "vendor.com/gpu=one", "has more than 63 characters"),
         ("p", "app", "no-kind", "'no-kind' is not a qualified CDI name"),
-        ("p_", "app-", "vendor.com/gpu=one", "devicemanager_p_-app- is not the name of an anno"),
+        ("p_", "app-", "vendor.com/gpu=one", "devicemanager_p_-app- is not a valid anno"),
     ],
 )
-def test_c2_when_there_is_no_annotation(uid: str, name: str, cdi: str, fault: str) -> None:
+def test_c2_without_annotation(uid: str, name: str, cdi: str, fault: str) -> None:
     node = Node(kubelet_version="1.31")
     node.plugin(devices("a"), responses=answer(cdi))
     given = node.admit(pod(uid, container(name, gpu=1)), start=True).containers[name].run_options

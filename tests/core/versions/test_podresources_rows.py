@@ -53,7 +53,9 @@ def profile(version: str, **gates: bool) -> Profile:
         ),
     ],
 )
-def test_p11_entries(version: str, entries: list[tuple[tuple[str, ...], tuple[int, ...]]]) -> None:
+def test_p11_entries_per_device(
+    version: str, entries: list[tuple[tuple[str, ...], tuple[int, ...]]]
+) -> None:
     source = MemorySource([podresources.Pod("p", "default", (Container("c", DEVICES),))])
     view = View(source, profile(version))
     [listed] = decoding.pods_from_bytes(view.list_v1())
@@ -71,7 +73,7 @@ GATES = {"DynamicResourceAllocation": True, "KubeletPodResourcesDynamicResources
         ("1.35", ClaimResource("driver", "pool", "device", ("x=y",), "share")),
     ],
 )
-def test_p13_p15_a_claim(version: str, told: ClaimResource) -> None:
+def test_p13_p15_fields_of_a_claim(version: str, told: ClaimResource) -> None:
     given = ClaimResource("driver", "pool", "device", ("x=y",), "share")
     claim = DynamicResource("claim", "default", (given,))
     whole = podresources.Pod("p", "default", (Container("c", dynamic_resources=(claim,)),))
@@ -81,7 +83,7 @@ def test_p13_p15_a_claim(version: str, told: ClaimResource) -> None:
 
 
 @pytest.mark.parametrize(("version", "shared"), [("1.22", True), ("1.23", False)])
-def test_p9_cpus_of_a_container_that_has_none_of_its_own(version: str, shared: bool) -> None:
+def test_p9_cpus_of_a_container_without_exclusive_cpus(version: str, shared: bool) -> None:
     node = Node(kubelet_version=version, providers=cpus_and_memory(cpus=2))
     source = node.source()
     node.plugin([device("a", 0)])
@@ -110,7 +112,7 @@ def test_p9_cpus_of_a_container_that_has_none_of_its_own(version: str, shared: b
         }),
     ],
 )  # fmt: skip
-def test_m1_p17_what_is_counted(
+def test_m1_p17_counted_calls(
     version: str, gates: dict[str, bool], calls: list[Kind], counts: dict[str, int]
 ) -> None:
     counters = Counters.of(profile(version, **gates))

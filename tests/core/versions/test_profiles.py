@@ -119,7 +119,7 @@ def test_p7_sidecars(kubelet: Make, version: str, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("version", "ids"), [("1.22", {"a", "b"}), ("1.23", {"b"})])
-def test_p5_unhealthy_devices_among_the_allocatable(
+def test_p5_unhealthy_devices_in_allocatable(
     kubelet: Make, simulated_plugin: Callable[..., object], version: str, ids: set[str]
 ) -> None:
     gates = {"KubeletPodResourcesGetAllocatable": True}
@@ -133,7 +133,7 @@ def test_p5_unhealthy_devices_among_the_allocatable(
 
 
 @pytest.mark.parametrize(("version", "rejected"), [("1.26", False), ("1.27", True)])
-def test_p12_the_rate_limit(kubelet: Make, version: str, rejected: bool) -> None:
+def test_p12_rate_limit(kubelet: Make, version: str, rejected: bool) -> None:
     node = kubelet(version)
     answers = []
     with PodResourcesClient(node.pod_resources_socket) as client:
@@ -163,7 +163,7 @@ def test_h1_allocated_resources_status(
         ("1.33", {"directory", "kubelet.sock", "lock", "config"}),
     ],
 )
-def test_d1_d2_the_plugin_directory_after_a_start(
+def test_d1_d2_plugin_directory_after_a_start(
     make_mock_kubelet: Callable[..., MockKubelet], version: str, left: set[str]
 ) -> None:
     node = make_mock_kubelet(Settings(kubelet_version=version), start=False)
@@ -194,7 +194,7 @@ CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
         ),
     ],
 )
-def test_ta2_ta3_ta4_an_option_that_the_version_rejects(
+def test_ta2_ta3_ta4_options_rejected_by_the_version(
     version: str, gates: dict[str, bool], options: dict[str, str], text: str
 ) -> None:
     numa = NumaTopology.of([0, 1], [[10, 20], [20, 10]])
@@ -208,7 +208,7 @@ def test_ta2_ta3_ta4_an_option_that_the_version_rejects(
         )
 
 
-def test_ta2_ta3_options_that_the_version_takes() -> None:
+def test_ta2_ta3_options_accepted_by_the_version() -> None:
     numa = NumaTopology.of([0, 1], [[10, 20], [20, 10]])
     for version in ("1.28", "1.31", "1.36"):
         Settings(
@@ -219,7 +219,7 @@ def test_ta2_ta3_options_that_the_version_takes() -> None:
         )
 
 
-def test_ta2_closest_nodes_need_distances() -> None:
+def test_ta2_closest_nodes_require_distances() -> None:
     with pytest.raises(TopologyConfigError, match="error getting NUMA distances from cadvisor"):
         Settings(
             topology_policy="restricted",

@@ -34,7 +34,7 @@ def kubelet(make_mock_kubelet: Make) -> Make:
 
 
 @pytest.mark.parametrize("version", ["1.24", "1.25"])
-def test_r1_a_plugin_registers_before_it_serves(kubelet: Make, version: str) -> None:
+def test_r1_plugin_registers_before_it_serves(kubelet: Make, version: str) -> None:
     node = kubelet(version, dial_timeout=0.01)
     dialed = "failed to dial device plugin: context deadline exceeded"
     answer = hostile.register(node.plugin_socket, "nobody.sock")
@@ -53,7 +53,7 @@ def test_r1_a_plugin_registers_before_it_serves(kubelet: Make, version: str) -> 
     ("version", "options", "asked"),
     [("1.24", PluginOptions(pre_start_required=True), 0), ("1.25", PluginOptions(False, True), 1)],
 )
-def test_r2_whose_options_count(
+def test_r2_source_of_the_options(
     kubelet: Make, version: str, options: PluginOptions, asked: int
 ) -> None:
     calls = []
@@ -99,7 +99,7 @@ def info(endpoint: str) -> hostile.Unary:
         ("1.25", "failed to dial device plugin: context deadline exceeded"),
     ],
 )
-def test_r8_what_a_watched_plugin_is_told(kubelet: Make, version: str, text: str) -> None:
+def test_r8_status_sent_to_a_watched_plugin(kubelet: Make, version: str, text: str) -> None:
     node = kubelet(version, dial_timeout=0.3)
     path = node.plugins_registry_dir / "p.sock"
     with hostile.RawPlugin(path, info=info("/nobody.sock")) as plugin:
@@ -107,11 +107,11 @@ def test_r8_what_a_watched_plugin_is_told(kubelet: Make, version: str, text: str
     assert plugin.notified[0].error == text
 
 
-GIVEN_UP = "plugin p.sock: not tried again until its socket is a new one"
+GIVEN_UP = "plugin p.sock: not retried until its socket is replaced"
 
 
 @pytest.mark.parametrize(("version", "attempts"), [("1.35", 1), ("1.36", 2)])
-def test_d4_a_watched_plugin_that_fails_once(kubelet: Make, version: str, attempts: int) -> None:
+def test_d4_watched_plugin_that_fails_once(kubelet: Make, version: str, attempts: int) -> None:
     asked = []
 
     def options(request: bytes, context: hostile.Context) -> bytes:
@@ -132,7 +132,7 @@ def test_d4_a_watched_plugin_that_fails_once(kubelet: Make, version: str, attemp
 
 
 @pytest.mark.parametrize(("version", "allocatable"), [("1.36", 0), ("1.37", 2)])
-def test_r4_the_newest_of_two_plugins_leaves(version: str, allocatable: int) -> None:
+def test_r4_newest_of_two_plugins_disconnects(version: str, allocatable: int) -> None:
     node = Node(kubelet_version=version)
     old = node.plugin(devices("a", "b"), name="old.sock")
     new = node.plugin(devices("a"), name="new.sock")
@@ -149,7 +149,7 @@ def test_r4_the_newest_of_two_plugins_leaves(version: str, allocatable: int) -> 
         ("1.37", []),
     ],
 )
-def test_r4_an_event_says_what_was_replaced(version: str, told: list[str]) -> None:
+def test_r4_event_names_the_replaced_plugin(version: str, told: list[str]) -> None:
     node = Node(kubelet_version=version)
     node.plugin(devices("a"), name="old.sock")
     node.plugin(devices("a"), name="new.sock")
@@ -157,7 +157,7 @@ def test_r4_an_event_says_what_was_replaced(version: str, told: list[str]) -> No
 
 
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
-def test_r5_the_same_socket_again_with_all_defects(version: str) -> None:
+def test_r5_same_socket_again_with_all_quirks(version: str) -> None:
     node = Node(kubelet_version=version, quirks="reference")
     node.plugin(devices("a"))
     again = FakePlugin(GPU)

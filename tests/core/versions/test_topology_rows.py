@@ -20,23 +20,21 @@ LOCALITY = "Resources cannot be allocated with Topology locality"
         ("1.24", "restricted", None),
     ],
 )
-def test_ta1_which_hints_are_merged(
-    version: str, policy: str, affinity: tuple[int, ...] | None
-) -> None:
+def test_ta1_merge_rule(version: str, policy: str, affinity: tuple[int, ...] | None) -> None:
     # Each is preferred alone, GPUs on both nodes and the NIC on one; up to 1.23 together, too.
     node = Node(kubelet_version=version, topology_policy=policy)
     node.plugin([device("g0", 0), device("g1", 1)])
     node.plugin([device("n1", 1)], NIC, "nic.sock")
     given = node.admit(pod("p", gpu=2, nic=1))
     assert given.message == ("" if affinity else LOCALITY)
-    told = "kubelets do so since 1.24 (k/k#108052, k/k#108154)"
+    told = "kubelets do this since 1.24 (k/k#108052, k/k#108154)"
     assert (told in given.explain()) is (affinity is None)
     if affinity:
         assert given.containers["app"].affinity == affinity
 
 
 @pytest.mark.parametrize(("version", "admitted"), [("1.25", False), ("1.26", True)])
-def test_ta7_a_topology_without_nodes(version: str, admitted: bool) -> None:
+def test_ta7_empty_topology(version: str, admitted: bool) -> None:
     node = Node(kubelet_version=version, topology_policy="restricted")
     node.plugin([attrs.evolve(device("a"), numa=())])
     node.plugin([device("n")], NIC, "nic.sock")
@@ -47,7 +45,7 @@ def test_ta7_a_topology_without_nodes(version: str, admitted: bool) -> None:
 
 
 @pytest.mark.parametrize(("version", "admitted"), [("1.25", False), ("1.26", True)])
-def test_ta7_what_an_init_container_hands_on(version: str, admitted: bool) -> None:
+def test_ta7_reuse_with_empty_topology(version: str, admitted: bool) -> None:
     node = Node(kubelet_version=version, topology_policy="restricted")
     plugin = node.plugin([device("a")])
     plugin.before_answer = lambda _: plugin.send_list([attrs.evolve(device("a"), numa=())])
@@ -57,7 +55,7 @@ def test_ta7_what_an_init_container_hands_on(version: str, admitted: bool) -> No
 
 
 @pytest.mark.parametrize(("version", "affinity"), [("1.35.4", (0,)), ("1.36", (0, 1))])
-def test_ta6_nodes_without_devices(version: str, affinity: tuple[int, ...]) -> None:
+def test_ta6_hints_and_nodes_without_devices(version: str, affinity: tuple[int, ...]) -> None:
     node = Node(kubelet_version=version, topology_policy="best-effort")
     node.plugin([device("g0", 0)])
     node.plugin([device("n1", 1)], NIC, "nic.sock")

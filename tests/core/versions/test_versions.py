@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from devicemanager import Settings
 from devicemanager.core.versions.behaviour import STEPS, Behaviour, StartRemoves, resolve
-from devicemanager.core.versions.changelog import since_when
+from devicemanager.core.versions.changelog import describe
 from devicemanager.core.versions.gates import GATES
 from devicemanager.core.versions.quirks import QUIRKS
-from devicemanager.core.versions.values import HealthCheck, Level, MergeRule
+from devicemanager.core.versions.table import HealthCheck, Level, MergeRule
 from devicemanager.core.versions.version import NEWEST_KNOWN, OLDEST, KubeletVersion, VersionError
 from tests.paths import ROOT
 from tools.versions_page import PAGE, page
@@ -44,7 +44,7 @@ def at(version: str, **gates: bool) -> Behaviour:
     return resolve(KubeletVersion.parse(version), gates)
 
 
-def test_versions_are_ordered_and_a_minor_is_its_newest_patch():
+def test_versions_are_ordered():
     texts = ["1.20.0", "1.20.9", "1.20", "1.28.2", "1.28", "1.36.3", "1.36", "1.38"]
     parsed = [KubeletVersion.parse(text) for text in texts]
     assert parsed == sorted(parsed) and [str(each) for each in parsed] == texts
@@ -52,14 +52,14 @@ def test_versions_are_ordered_and_a_minor_is_its_newest_patch():
 
 
 @pytest.mark.parametrize("text", ["1.19", "1.39", "2.0", "1", "", "1.28.", "latest", 1.28, None])
-def test_a_version_that_is_none(text):
+def test_invalid_version(text):
     with pytest.raises(VersionError, match=r"1\.\d\d"):
         KubeletVersion.parse(text)
     with pytest.raises(ValueError, match="kubelet version"):
         Settings(kubelet_version=text)
 
 
-def test_the_tables_have_every_field_and_ascend():
+def test_table_has_every_field_in_ascending_steps():
     fields = {each.name for each in attrs.fields(Behaviour)} - {"version", "gates"}
     assert STEPS.keys() == fields
     for steps in (*STEPS.values(), *(quirk.steps for quirk in QUIRKS.values())):
@@ -77,7 +77,7 @@ def test_the_tables_have_every_field_and_ascend():
         assert [step.since for step in gate] == sorted({step.since for step in gate})
 
 
-def test_every_field_is_read_by_some_part():
+def test_every_field_is_used():
     read: set[str] = set()
     for path in (ROOT / "devicemanager").rglob("*.py"):
         if "versions" not in path.relative_to(ROOT).parts:
@@ -85,13 +85,13 @@ def test_every_field_is_read_by_some_part():
     assert STEPS.keys() <= read
 
 
-def test_nobody_else_compares_versions():
+def test_versions_are_compared_only_here():
     for path in (ROOT / "devicemanager").rglob("*.py"):
         if "versions" not in path.relative_to(ROOT).parts:
             assert not re.search(r"version\.(minor|patch)\b", path.read_text()), path
 
 
-def test_the_page_is_fresh():
+def test_page_is_up_to_date():
     assert PAGE.read_text() == page(), "run python -m tools.versions_page"
 
 
@@ -235,18 +235,18 @@ GATED_CHANGES = [
 
 
 @pytest.mark.parametrize(("field", "below", "version", "values"), CHANGES)
-def test_a_row_just_below_and_at_its_version(field, below, version, values):
+def test_value_just_below_and_at_its_version(field, below, version, values):
     assert (getattr(at(below), field), getattr(at(version), field)) == values
 
 
 @pytest.mark.parametrize(("field", "below", "version", "gate"), GATED_CHANGES)
-def test_a_gate_switches_nothing_just_below_its_version(field, below, version, gate):
+def test_gate_has_no_effect_just_below_its_version(field, below, version, gate):
     has = GATES[gate][0].since <= KubeletVersion.parse(below).minor
     assert not getattr(at(below, **({gate: True} if has else {})), field)
     assert getattr(at(version, **{gate: True}), field)
 
 
-def test_every_change_in_the_tables_is_looked_at():
+def test_every_step_of_the_table_is_tested():
     """Each with a value of its own here: a slip in the table is no slip in the test."""
     looked_at = {(change[0], change[2]) for change in (*CHANGES, *GATED_CHANGES)}
     for field, steps in STEPS.items():
@@ -255,22 +255,22 @@ def test_every_change_in_the_tables_is_looked_at():
             assert {(field, version), (field, zero)} & looked_at, (field, version)
 
 
-def test_a_patch_before_the_backport_has_it_not():
+def test_patch_before_the_backport_lacks_it():
     assert at("1.34.6").get_inactive and not at("1.34").get_inactive
     assert at("1.33.20").get_inactive
 
 
-def test_since_when_it_is_so():
+def test_description_of_a_behaviour():
     def told(name, version):
-        return since_when(name, KubeletVersion.parse(version))
+        return describe(name, KubeletVersion.parse(version))
 
-    assert told("merge_rule", "1.36") == "kubelets do so since 1.24 (k/k#108052, k/k#108154)"
-    assert told("merge_rule", "1.23") == "kubelets do so before 1.24 (k/k#108052, k/k#108154)"
-    assert told("lists_sidecars", "1.30") == "kubelets do so since 1.30 (k/k#120718)"
+    assert told("merge_rule", "1.36") == "kubelets do this since 1.24 (k/k#108052, k/k#108154)"
+    assert told("merge_rule", "1.23") == "kubelets do this before 1.24 (k/k#108052, k/k#108154)"
+    assert told("lists_sidecars", "1.30") == "kubelets do this since 1.30 (k/k#120718)"
     assert told("", "1.36") == ""
 
 
-def test_gates_switch_what_they_guard():
+def test_gates_set_their_behaviour():
     assert at("1.32", KubeletPodResourcesGet=True).get_enabled
     assert at("1.34", KubeletPodResourcesListUseActivePods=False).list_inactive
     assert at("1.37", PodLevelResourceManagers=True).reports_pod_level
@@ -283,15 +283,31 @@ def test_gates_switch_what_they_guard():
 @pytest.mark.parametrize(
     ("version", "gates", "text"),
     [
-        ("1.26", {"KubeletPodResourcesGet": True}, "1.26 has no feature gate 'KubeletPodRes"),
+        (
+            "1.26",
+            {"KubeletPodResourcesGet": True},
+            "unknown feature gate 'KubeletPodResourcesGet' for kubelet 1.26: use",
+        ),
         ("1.36", {"KubeletPodResourcesGet": False}, "KubeletPodResourcesGet is locked on in"),
-        ("1.32", {"NoSuchGate": True}, "no feature gate 'NoSuchGate' that matters here: choose"),
-        ("1.30", {"KubeletPodResourcesGetAllocatable": True}, "1.30 has no feature gate"),
-        ("1.32", {"KubeletPodResourcesGet": "yes"}, "is True or False, not 'yes'"),
-        ("1.32", ["KubeletPodResourcesGet"], "feature_gates is a mapping of names to True or"),
+        (
+            "1.32",
+            {"NoSuchGate": True},
+            "unknown feature gate 'NoSuchGate' for kubelet 1.32: use one of",
+        ),
+        (
+            "1.30",
+            {"KubeletPodResourcesGetAllocatable": True},
+            "unknown feature gate .* for kubelet 1.30",
+        ),
+        (
+            "1.32",
+            {"KubeletPodResourcesGet": "yes"},
+            "KubeletPodResourcesGet='yes': use True or False",
+        ),
+        ("1.32", ["KubeletPodResourcesGet"], "expected a mapping of names to True or"),
     ],
 )
-def test_a_gate_that_cannot_be(version, gates, text):
+def test_invalid_feature_gate(version, gates, text):
     with pytest.raises(ValueError, match=text):
         Settings(kubelet_version=version, feature_gates=gates)
 

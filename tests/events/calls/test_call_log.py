@@ -1,4 +1,4 @@
-"""What the record of calls keeps, how it shows messages, and what it says of near misses."""
+"""The call log: what it stores, how it decodes messages, and how it explains mismatches."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from protos import pluginregistration_v1 as pr
 GPU = "vendor.com/gpu"
 
 
-def asked(*ids: str) -> bytes:
+def allocate_request(*ids: str) -> bytes:
     container = dp.ContainerAllocateRequest(devices_ids=ids)
     return dp.AllocateRequest(container_requests=[container]).SerializeToString()
 
 
-def tap_of(log: CallLog, resource: str = GPU) -> CallRecorder:
-    tap = log.recorder(resource, "gpu.sock")
-    assert tap is not None
-    return tap
+def recorder_of(log: CallLog, resource: str = GPU) -> CallRecorder:
+    recorder = log.recorder(resource, "gpu.sock")
+    assert recorder is not None
+    return recorder
 
 
 def allocate(log: CallLog, *ids: str, resource: str = GPU, response: bytes = b"") -> None:
-    tap_of(log, resource).begin("Allocate", asked(*ids)).answered(response)
+    recorder_of(log, resource).begin("Allocate", allocate_request(*ids)).answered(response)
 
 
 def log(keep: int = 100, keep_bytes: int = 1 << 20, clock: ManualClock | None = None) -> CallLog:
     return CallLog(EventStream(clock), keep, keep_bytes)
 
 
-# -- what is kept --------------------------------------------------------------------------
+# -- storage -------------------------------------------------------------------------------
 
 
-def test_a_call_says_who_asked_whom_what_and_when() -> None:
+def test_call_has_direction_rpc_devices_and_time() -> None:
     clock = ManualClock(100.0)
     events = EventStream(clock)
     calls = CallLog(events, 10, 1000)
     events.publish(EventKind.DEVICES_UPDATED, "a list")
-    call = tap_of(calls).begin("Allocate", asked("a", "b"))
+    call = recorder_of(calls).begin("Allocate", allocate_request("a", "b"))
     clock.advance(5)
     call.failed("Unavailable", "gone")
     (found,) = calls()
@@ -63,10 +63,10 @@ def test_a_call_says_who_asked_whom_what_and_when() -> None:
     assert calls.mark() == Mark(event=1, call=1)
 
 
-def test_each_list_of_a_stream_and_its_end_are_calls() -> None:
+def test_stream_has_a_call_per_list_and_one_for_its_end() -> None:
     clock = ManualClock()
     calls = log(clock=clock)
-    stream = tap_of(calls).begin("ListAndWatch")
+    stream = recorder_of(calls).begin("ListAndWatch")
     assert calls.in_progress == (stream,)
     listed = dp.ListAndWatchResponse(devices=[dp.Device(ID="a", health="Healthy")])
     clock.advance(2)
@@ -82,7 +82,7 @@ def test_each_list_of_a_stream_and_its_end_are_calls() -> None:
     assert calls.in_progress == ()
 
 
-def test_the_oldest_go_first_by_number_and_by_bytes() -> None:
+def test_log_drops_oldest_calls_by_number_and_by_bytes() -> None:
     calls = log(keep=3)
     for number in range(5):
         allocate(calls, f"d{number}")
@@ -95,30 +95,32 @@ def test_the_oldest_go_first_by_number_and_by_bytes() -> None:
     assert [call.number for call in calls()] == [2, 3]
     allocate(calls, "d", response=b"x" * 101)
     assert calls() == [] and calls.dropped == 4
-    tap_of(calls).begin("Allocate").failed("Internal", "x" * 101)
+    recorder_of(calls).begin("Allocate").failed("Internal", "x" * 101)
     assert calls() == [] and calls.dropped == 5
 
 
-def test_a_flood_of_lists_costs_no_allocation() -> None:
+def test_flood_of_lists_does_not_drop_allocations() -> None:
     calls = log(keep=3)
     allocate(calls, "a")
-    stream = tap_of(calls).begin("ListAndWatch")
+    stream = recorder_of(calls).begin("ListAndWatch")
     for _ in range(10):
         stream.received_message(b"")
     assert [call.number for call in calls()] == [1, 9, 10, 11]
 
 
-def test_nothing_is_recorded_if_nothing_is_kept() -> None:
+def test_no_recorder_if_no_calls_are_stored() -> None:
     assert log(keep=0).recorder(GPU, "gpu.sock") is None
 
 
-def test_names_of_any_length_are_cut() -> None:
+def test_long_names_are_cut() -> None:
     calls = log()
     allocate(calls, resource="x" * 5000)
     assert len(calls()[0].resource or "") == 512
 
 
-def test_subscribers_get_each_call_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+def test_exceptions_of_subscribers_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     calls = log()
     seen: list[int] = []
 
@@ -134,7 +136,7 @@ def test_subscribers_get_each_call_and_may_fail(caplog: pytest.LogCaptureFixture
     assert "a callback failed" in caplog.text
 
 
-# -- messages as data ----------------------------------------------------------------------
+# -- messages as data -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -186,15 +188,17 @@ def test_subscribers_get_each_call_and_may_fail(caplog: pytest.LogCaptureFixture
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_messages_as_data(rpc: str, request_, response, wanted) -> None:
+def test_messages_are_decoded_to_plain_data(rpc: str, request_, response, wanted) -> None:
     calls = log()
-    tap_of(calls).begin(rpc, request_.SerializeToString()).answered(response.SerializeToString())
+    recorder_of(calls).begin(rpc, request_.SerializeToString()).answered(
+        response.SerializeToString()
+    )
     (call,) = calls()
     assert (call.request, call.response) == wanted
     assert json.loads(json.dumps(call_data(call)))["request"] == wanted[0]
 
 
-def test_settings_as_data_have_sorted_maps_and_only_the_typed_device_that_is_there() -> None:
+def test_decoded_settings_have_sorted_maps_and_set_oneof_members() -> None:
     answer = dp.ContainerAllocateResponse(envs={"B": "2", "A": "1"})
     answer.typed_devices.add().pci.vendor_id = "10de"
     calls = log()
@@ -209,13 +213,13 @@ def test_settings_as_data_have_sorted_maps_and_only_the_typed_device_that_is_the
     ]
 
 
-def test_bytes_that_are_no_message_are_shown_as_they_are() -> None:
+def test_undecodable_bytes_are_base64() -> None:
     calls = log()
     allocate(calls, "a", response=b"\xff\xff")
     assert calls()[0].response == {"undecodable": "//8="}
 
 
-# -- finding and asserting -----------------------------------------------------------------
+# -- searches and assertions ----------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +230,7 @@ def made() -> CallLog:
     )
     allocate(calls, "a", "b", response=response.SerializeToString())
     allocate(calls, "a", resource="vendor.com/nic")
-    tap_of(calls).begin("PreStartContainer").failed("Internal", "broken")
+    recorder_of(calls).begin("PreStartContainer").failed("Internal", "broken")
     return calls
 
 
@@ -247,7 +251,7 @@ def made() -> CallLog:
     ],
     ids=str,
 )
-def test_calls_are_found_by_criteria(made: CallLog, criteria, numbers: list[int]) -> None:
+def test_search_by_criteria(made: CallLog, criteria, numbers: list[int]) -> None:
     assert [call.number for call in made(**criteria)] == numbers
 
 
@@ -259,14 +263,14 @@ def test_calls_are_found_by_criteria(made: CallLog, criteria, numbers: list[int]
         (lambda calls: calls(device_ids="gpu-0"), "a set of ids, such as {'gpu-0'}"),
     ],
 )
-def test_criteria_that_cannot_be_met_are_errors(
+def test_invalid_criteria_are_errors(
     made: CallLog, ask: Callable[[CallLog], object], words: str
 ) -> None:
     with pytest.raises(RequestError, match=words):
         ask(made)
 
 
-def test_asserting(made: CallLog) -> None:
+def test_assert_called_returns_the_calls(made: CallLog) -> None:
     assert [call.number for call in made.assert_called(GPU, rpc="Allocate")] == [1]
     made.assert_called(rpc="Allocate", times=2)
     made.assert_not_called(rpc="Allocate", since=2)
@@ -303,19 +307,19 @@ def test_asserting(made: CallLog) -> None:
     ],
     ids=["device ids", "code", "response", "times", "nothing"],
 )
-def test_a_mismatch_shows_the_closest_call(made: CallLog, wrong, words: list[str]) -> None:
+def test_mismatch_shows_the_closest_call(made: CallLog, wrong, words: list[str]) -> None:
     with pytest.raises(CallMismatch) as caught:
         made.assert_called(**wrong)
     for each in words:
         assert each in str(caught.value)
 
 
-def test_a_call_that_should_not_be_is_shown(made: CallLog) -> None:
+def test_assert_not_called_shows_the_calls(made: CallLog) -> None:
     with pytest.raises(AssertionError, match=r"wanted 0 of .*found 2 among 3"):
         made.assert_not_called(rpc="Allocate")
 
 
-def test_a_mismatch_says_what_is_not_known_any_more() -> None:
+def test_mismatch_names_the_number_of_dropped_calls() -> None:
     calls = log(keep=1)
     allocate(calls, "a")
     allocate(calls, "b")

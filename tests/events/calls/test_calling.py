@@ -1,4 +1,4 @@
-"""Calls as the registration makes them: what is recorded of one, and how statuses are named."""
+"""Calls as the registration makes them: their records, and the names of statuses."""
 
 import asyncio
 from concurrent.futures import Future
@@ -8,14 +8,14 @@ import pytest
 
 from devicemanager.events.calls.log import CallLog
 from devicemanager.events.stream import EventStream
-from devicemanager.kubelet.registration.connection import Calls, translated
-from devicemanager.kubelet.registration.server import MAX_FILE_NAME, endpoint_fault
+from devicemanager.kubelet.registration.connection import Calls, from_grpc
+from devicemanager.kubelet.registration.server import MAX_FILE_NAME, endpoint_problem
 
 PATH = "/v1beta1.DevicePlugin/Allocate"
 
 
 class Interrupted:
-    """A channel and each of its methods; whoever uses one is interrupted."""
+    """A channel, and each of its methods; every call is interrupted."""
 
     def unary_unary(self, path):
         return self
@@ -34,17 +34,17 @@ def recorded(use):
     return call.rpc, call.request_bytes, call.code, call.message
 
 
-GIVEN_UP = ("Allocate", b"q", "Canceled", "the kubelet gave the call up")
+ABANDONED = ("Allocate", b"q", "Canceled", "the kubelet abandoned the call")
 
 
-def test_a_call_that_is_interrupted_is_recorded_as_given_up():
-    assert recorded(lambda calls: calls.make(PATH, b"q", None, bytes)) == GIVEN_UP
+def test_interrupted_call_is_recorded_as_abandoned():
+    assert recorded(lambda calls: calls.make(PATH, b"q", None, bytes)) == ABANDONED
     wait = lambda calls: asyncio.run(calls.wait_for(PATH, b"q", None, bytes))  # noqa: E731
-    assert recorded(wait) == GIVEN_UP
+    assert recorded(wait) == ABANDONED
 
 
 class Silent:
-    """A channel and each of its methods, which never answers."""
+    """A channel, and each of its methods, which never responds."""
 
     def unary_unary(self, path):
         return self
@@ -54,7 +54,7 @@ class Silent:
         return self.call
 
 
-def test_a_call_is_cancelled_with_the_task_that_waits_for_it():
+def test_cancelling_the_task_cancels_the_call():
     silent = Silent()
 
     async def give_up():
@@ -66,17 +66,17 @@ def test_a_call_is_cancelled_with_the_task_that_waits_for_it():
     assert silent.call.cancelled()
 
 
-def test_errors_of_grpc_itself():
-    closed = translated(ValueError("Cannot invoke RPC on closed channel!"))
+def test_grpc_exceptions_are_converted_to_statuses():
+    closed = from_grpc(ValueError("Cannot invoke RPC on closed channel!"))
     assert (closed.code, closed.description) == (
         "Canceled",
         "grpc: the client connection is closing",
     )
-    unknown = translated(grpc.RpcError("odd"))
+    unknown = from_grpc(grpc.RpcError("odd"))
     assert (unknown.code, unknown.description) == ("Unknown", "odd")
 
 
-def test_the_longest_name_of_an_endpoint():
+def test_endpoint_name_is_limited_to_255_bytes():
     assert MAX_FILE_NAME == 255
-    assert endpoint_fault("x" * 255) is None
-    assert endpoint_fault("é" * 128) == "endpoint of 256 bytes is no file name: 255 at most"
+    assert endpoint_problem("x" * 255) is None
+    assert endpoint_problem("é" * 128) == "endpoint name too long: 256 bytes, limit 255"

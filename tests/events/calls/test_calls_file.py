@@ -16,34 +16,34 @@ from devicemanager.events.calls.log import CallRecorder
 from devicemanager.events.stream import EventStream
 
 
-def tap_of(calls: CallLog) -> CallRecorder:
-    tap = calls.recorder("vendor.com/gpu", "g.sock")
-    assert tap is not None
-    return tap
+def recorder_of(calls: CallLog) -> CallRecorder:
+    recorder = calls.recorder("vendor.com/gpu", "g.sock")
+    assert recorder is not None
+    return recorder
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_every_call_from_now_on_is_a_line(tmp_path: Path) -> None:
+def test_each_later_call_is_one_line(tmp_path: Path) -> None:
     calls = CallLog(EventStream(), 100, 1000)
-    tap_of(calls).begin("Allocate").answered(b"")
+    recorder_of(calls).begin("Allocate").answered(b"")
     path = tmp_path / "calls"
     path.write_text("old")
     with CallsFile(path, calls, pytest.fail) as file:
         for _ in range(3):
-            tap_of(calls).begin("ListAndWatch").received_message(b"")
-            tap_of(calls).begin("Allocate").failed("Internal", "why")
+            recorder_of(calls).begin("ListAndWatch").received_message(b"")
+            recorder_of(calls).begin("Allocate").failed("Internal", "why")
     file.close()
-    tap_of(calls).begin("Allocate").answered(b"")
+    recorder_of(calls).begin("Allocate").answered(b"")
     assert lines(path) == [
         {"schema": SCHEMA, **call_data(call)} for call in calls() if 1 < call.number < 8
     ]
 
 
 class SlowlyRead(CallLog):
-    """Whoever reads it has to wait."""
+    """A log whose readers have to wait."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -54,23 +54,23 @@ class SlowlyRead(CallLog):
         return super().later(number)
 
 
-def test_what_the_log_dropped_before_is_counted(tmp_path: Path) -> None:
+def test_dropped_calls_are_counted(tmp_path: Path) -> None:
     calls = SlowlyRead(EventStream(), 2, 1000)
     with CallsFile(tmp_path / "calls", calls, pytest.fail):
         for _ in range(5):
-            tap_of(calls).begin("Allocate").answered(b"")
+            recorder_of(calls).begin("Allocate").answered(b"")
         calls.go_on.set()
     written = lines(tmp_path / "calls")
     assert written[0] == {"schema": SCHEMA, "number": 3, "dropped": 3}
     assert [line["number"] for line in written] == [3, 4, 5]
 
 
-def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
+def test_full_disk_is_reported_once(tmp_path: Path) -> None:
     calls = CallLog(EventStream(), 10, 1000)
     failures: list[OSError] = []
     with CallsFile(Path("/dev/full"), calls, failures.append):
-        tap_of(calls).begin("Allocate").answered(b"")
-    tap_of(calls).begin("Allocate").answered(b"")
+        recorder_of(calls).begin("Allocate").answered(b"")
+    recorder_of(calls).begin("Allocate").answered(b"")
     assert [failure.errno for failure in failures] == [errno.ENOSPC]
     with pytest.raises(OSError, match="Is a directory"):
         CallsFile(tmp_path, calls, failures.append)

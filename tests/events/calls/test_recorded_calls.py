@@ -33,12 +33,14 @@ def plugin(kubelet: MockKubelet) -> Iterator[SimulatedPlugin]:
     mark = kubelet.mark()
     with SimulatedPlugin(settings, kubelet.plugin_dir) as plugin:
         kubelet.wait_for_resource(GPU, 2)
-        # Register is answered, and recorded, while the first list is on its way.
+        # The first list may be in flight while Register is answered and recorded.
         kubelet.wait_for(lambda: bool(kubelet.calls(GPU, rpc="Register", since=mark)))
         yield plugin
 
 
-def test_the_calls_of_a_plugin_and_a_pod(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_calls_of_a_plugin_and_of_a_pod_are_recorded(
+    kubelet: MockKubelet, plugin: SimulatedPlugin
+) -> None:
     mark = kubelet.mark()
     admission = kubelet.admit(pod_manifest("train", {GPU: 1}))
     assert [call.rpc for call in kubelet.calls(since=mark)] == [
@@ -64,7 +66,7 @@ def test_the_calls_of_a_plugin_and_a_pod(kubelet: MockKubelet, plugin: Simulated
     kubelet.terminate(admission.uid)
 
 
-def test_a_list_and_the_end_of_its_stream(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_list_and_end_of_stream_are_recorded(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     mark = kubelet.mark()
     plugin.remove(plugin.devices[0].id)
     kubelet.wait_for_resource(GPU, 1)
@@ -78,7 +80,7 @@ def test_a_list_and_the_end_of_its_stream(kubelet: MockKubelet, plugin: Simulate
     assert (ended.code, ended.message) == ("OK", "")
 
 
-def test_a_rejected_registration(kubelet: MockKubelet) -> None:
+def test_rejected_registration_is_recorded(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
     rejection = hostile.register(kubelet.plugin_socket, "none.sock", "vendor.com/none")
     (call,) = kubelet.calls("vendor.com/none", since=mark)
@@ -86,7 +88,7 @@ def test_a_rejected_registration(kubelet: MockKubelet) -> None:
     assert rejection is not None and call.message in str(rejection)
 
 
-def test_a_huge_name_is_cut_in_the_record(kubelet: MockKubelet) -> None:
+def test_huge_resource_name_is_cut(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
     hostile.register(kubelet.plugin_socket, "x.sock", "vendor.com/" + "x" * 100_000)
     (call,) = kubelet.calls(rpc="Register", since=mark)
@@ -94,7 +96,7 @@ def test_a_huge_name_is_cut_in_the_record(kubelet: MockKubelet) -> None:
     assert call.request["resource_name"].endswith("x...")
 
 
-def test_a_plugin_that_the_watcher_finds(kubelet: MockKubelet) -> None:
+def test_handshake_of_a_watched_plugin_is_recorded(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
     resource = "vendor.com/watched"
     info = pr.PluginInfo(type="DevicePlugin", name=resource, supported_versions=["v1beta1"])
@@ -134,7 +136,7 @@ def garbage(request: bytes, context: hostile.Context) -> bytes:
     ],
     ids=["status", "no text", "garbage"],
 )
-def test_a_failed_allocate(
+def test_failed_allocate_is_recorded_with_its_status(
     kubelet: MockKubelet, allocate: hostile.Unary, code: str, message: str, response: object
 ) -> None:
     listed = hostile.lists(hostile.devices("d0"))
@@ -148,7 +150,7 @@ def test_a_failed_allocate(
         assert (call.code, call.message, call.response) == (code, message, response)
 
 
-def test_the_record_outlives_a_restart(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_log_outlives_a_restart(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     mark = kubelet.mark()
     kubelet.restart()
     kubelet.wait_for_resource(GPU, 2)
@@ -157,7 +159,7 @@ def test_the_record_outlives_a_restart(kubelet: MockKubelet, plugin: SimulatedPl
     kubelet.wait_for_call(GPU, rpc="Register", since=mark)
 
 
-def test_nothing_is_recorded_if_nothing_is_kept() -> None:
+def test_nothing_is_recorded_if_no_calls_are_stored() -> None:
     with MockKubelet(settings=Settings(calls_kept=0)) as kubelet:
         with SimulatedPlugin(SimulationSettings(resource_name=GPU), kubelet.plugin_dir):
             kubelet.wait_for_resource(GPU)

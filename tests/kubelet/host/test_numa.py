@@ -38,14 +38,14 @@ def two_nodes(root: Path) -> Path:
 @pytest.mark.parametrize(
     ("text", "nodes"), [("0", (0,)), ("1, 0", (0, 1)), ("0-2,5", (0, 1, 2, 5))]
 )
-def test_ids_on_the_flag(text: str, nodes: tuple[int, ...]) -> None:
+def test_node_ids_of_the_flag(text: str, nodes: tuple[int, ...]) -> None:
     machine = read_numa(text)
     assert machine.topology.nodes == nodes
     assert machine.cpu_provider() is None
     assert machine.memory_provider() is None
 
 
-def test_this_machine_is_read_from_sysfs(tmp_path: Path) -> None:
+def test_host_is_read_from_sysfs(tmp_path: Path) -> None:
     machine = read_numa("host", two_nodes(tmp_path))
     assert machine.topology.nodes == (0, 2)
     assert machine.topology.distances == ((10, 21), (21, 10))
@@ -53,11 +53,11 @@ def test_this_machine_is_read_from_sysfs(tmp_path: Path) -> None:
     assert machine.memory == {"memory": {0: 2 << 20, 2: 1 << 20}}
 
 
-def test_no_numa_in_sysfs_is_one_node(tmp_path: Path) -> None:
+def test_host_without_numa_has_one_node(tmp_path: Path) -> None:
     assert from_host(tmp_path).topology.nodes == (0,)
 
 
-def test_a_file_says_everything(tmp_path: Path) -> None:
+def test_file_with_all_keys(tmp_path: Path) -> None:
     path = tmp_path / "numa.yaml"
     path.write_text(
         "nodes: [0, 1]\n"
@@ -74,7 +74,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     assert memory is not None and len(memory.allocatable().memory) == 3
 
 
-def test_json_has_text_keys(tmp_path: Path) -> None:
+def test_json_file_has_text_keys(tmp_path: Path) -> None:
     path = tmp_path / "numa.json"
     path.write_text(
         '{"nodes": "0-1", "distances": {"1": [12, 10], "0": [10, 12]}, "cpus": {"1": 7}}'
@@ -89,25 +89,31 @@ def test_json_has_text_keys(tmp_path: Path) -> None:
     [
         ("", ": expected a mapping with `nodes`"),
         ("nodes: [", ": not YAML: line "),
-        ("nodes: 0\nnode: 1", ": unknown key `node`: choose from nodes, distances, cpus, memory"),
+        ("nodes: 0\nnode: 1", ": unknown key `node`: use one of nodes, distances, cpus, memory"),
         ("cpus: {0: 1}", ": nodes: expected a list of numbers"),
         ("nodes: 0\n---\nnodes: 1", ": expected a mapping with `nodes`"),
-        ("nodes: [true]", ": nodes: `True` is not a number from 0 up"),
-        ("nodes: [0, 0]", ": NUMA node 0 is listed twice"),
-        ('nodes: ["a\\nb"]', ": nodes: `a b` is not a number from 0 up"),
-        ("nodes: 0,x", ": nodes: `x` is neither a number nor a range such as 0-3"),
-        ("nodes: 3-1", ": nodes: `3-1` is no range from a lower to a higher number"),
-        ("nodes: 0-65536", ": nodes: `0-65536` are more than 65536 numbers"),
+        ("nodes: [true]", ": nodes: invalid `True`: expected a number from 0"),
+        ("nodes: [0, 0]", ": duplicate NUMA node 0"),
+        ('nodes: ["a\\nb"]', ": nodes: invalid `a b`: expected a number from 0"),
+        ("nodes: 0,x", ": nodes: invalid `x`: expected a number or a range such as 0-3"),
+        ("nodes: 3-1", ": nodes: invalid range `3-1`: put the lower number first"),
+        ("nodes: 0-65536", ": nodes: range `0-65536` too long: limit 65536 numbers"),
         ("nodes: 0\ndistances: far", ": distances: expected a row of numbers per node"),
         ("nodes: [0, 1]\ndistances: [[10, 20]]", ": 1 rows of NUMA distances for 2 nodes"),
-        ("nodes: 0\ncpus: {1: 0}", ": cpus: there is no NUMA node 1"),
+        ("nodes: 0\ncpus: {1: 0}", ": cpus: unknown NUMA node 1"),
         ("nodes: 0\ncpus: [0]", ": cpus: expected a mapping by NUMA node id or memory type"),
         ("nodes: [0, 1]\ncpus: {0: 0-1, 1: 1}", ": cpus of node 1: CPU 1 is listed twice"),
-        ("nodes: 0\nmemory: {memory: {0: lots}}", ": memory of node 0: `lots` is not a quantity"),
-        ("nodes: 0\nmemory: {memory: {0: -1Gi}}", ": memory of node 0: `-1Gi` is not a quantity"),
+        (
+            "nodes: 0\nmemory: {memory: {0: lots}}",
+            ": memory of node 0: invalid `lots`",
+        ),
+        (
+            "nodes: 0\nmemory: {memory: {0: -1Gi}}",
+            ": memory of node 0: invalid `-1Gi`",
+        ),
     ],
 )
-def test_faults_are_one_line_and_name_the_file(tmp_path: Path, content: str, fault: str) -> None:
+def test_errors_are_one_line_and_name_the_file(tmp_path: Path, content: str, fault: str) -> None:
     path = tmp_path / "numa.yaml"
     path.write_text(content)
     with pytest.raises(NumaError) as caught:
@@ -116,15 +122,14 @@ def test_faults_are_one_line_and_name_the_file(tmp_path: Path, content: str, fau
     assert "\n" not in str(caught.value)
 
 
-def test_faults_of_flag_and_files(tmp_path: Path) -> None:
+def test_errors_of_the_flag(tmp_path: Path) -> None:
     for text, fault in [
-        ("", "--numa: no NUMA nodes: a machine has at least one"),
-        ("0,0", "--numa: NUMA node 0 is listed twice"),
-        ("5-", "--numa: `5-` is neither a number nor a range such as 0-3"),
+        ("", "--numa: no NUMA nodes: use at least one"),
+        ("0,0", "--numa: duplicate NUMA node 0"),
+        ("5-", "--numa: invalid `5-`: expected a number or a range such as 0-3"),
         (
             "0-x",
-            "--numa: there is no file '0-x', and it is not `host` or NUMA nodes such as 0,1 or 0-3"
-            " either",
+            "invalid --numa '0-x': use `host`, NUMA nodes such as 0,1 or 0-3, or an existing file",
         ),
         (str(tmp_path), f"cannot read {tmp_path}: it is a directory, not a regular file"),
     ]:
@@ -133,11 +138,11 @@ def test_faults_of_flag_and_files(tmp_path: Path) -> None:
         assert str(caught.value) == fault
 
 
-def test_odd_sysfs_is_named(tmp_path: Path) -> None:
+def test_invalid_sysfs_file_is_named(tmp_path: Path) -> None:
     root = two_nodes(tmp_path)
     distance = root / "sys/devices/system/node/node2/distance"
     distance.write_text("near far")
-    with pytest.raises(NumaError, match="node2/distance: `near far` is not a list of numbers"):
+    with pytest.raises(NumaError, match="node2/distance: invalid `near far`"):
         from_host(root)
     distance.unlink()
     with pytest.raises(NumaError, match=r"cannot read .*node2/distance: No such file"):

@@ -1,4 +1,4 @@
-"""PCI ids to addresses, under a sysfs made by the test."""
+"""PCI ids to addresses, in a sysfs of the test."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,8 @@ Sysfs = Callable[..., Path]
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Sysfs:
     def make(**devices: str) -> Path:
-        """Name (``a01`` is 0000:01:00.0) to ``vendor:product``, or "" for one half gone."""
+        """Name (``a01`` is 0000:01:00.0) to ``vendor:product``, or "" for a device that
+        vanishes."""
         for name, ids in devices.items():
             device = tmp_path / "bus/pci/devices" / f"0000:{name[1:]}:00.0"
             device.mkdir(parents=True)
@@ -34,14 +35,14 @@ def wanting(*devices: PciDevice) -> ContainerSettings:
 NIC = PciDevice("8086", "1572")
 
 
-def test_addresses_are_those_of_both_ids_sorted(sysfs: Sysfs) -> None:
+def test_addresses_match_both_ids_and_are_sorted(sysfs: Sysfs) -> None:
     root = sysfs(a3b="8086:1572", a02="8086:1572", a03="8086:1573", a04="10de:1572", a05="8086")
     assert addresses("8086", "1572", root) == ("0000:02:00.0", "0000:3b:00.0")
     assert addresses("0x8086", "0x1573", root) == ("0000:03:00.0",)
     assert addresses("ffff", "ffff", root) == ()
 
 
-def test_every_request_gets_an_address_of_its_own(sysfs: Sysfs) -> None:
+def test_every_request_gets_a_different_address(sysfs: Sysfs) -> None:
     root = sysfs(a01="8086:1572", a02="10de:20b0", a03="8086:1572", a04="8086:1572")
     gpu = PciDevice("10DE", "0x20B0")
     assert resolve(wanting(NIC, gpu, NIC), root) == wanting(
@@ -51,14 +52,14 @@ def test_every_request_gets_an_address_of_its_own(sysfs: Sysfs) -> None:
     )
 
 
-def test_addresses_in_use_or_already_given_are_not_given_again(sysfs: Sysfs) -> None:
+def test_addresses_in_use_are_not_assigned_again(sysfs: Sysfs) -> None:
     root = sysfs(a01="8086:1572", a02="8086:1572", a03="8086:1572")
     given = PciDevice("8086", "1572", ("0000:01:00.0",))
     resolved = resolve(wanting(NIC, given), root, in_use={"0000:02:00.0"})
     assert resolved.pci_devices == (PciDevice("8086", "1572", ("0000:03:00.0",)), given)
 
 
-def test_none_found_names_the_device_and_where_it_was_looked_for(sysfs: Sysfs) -> None:
+def test_missing_device_error_names_device_and_directory(sysfs: Sysfs) -> None:
     root = sysfs()
     with pytest.raises(PciUnavailable) as error:
         resolve(wanting(NIC), root)
@@ -67,12 +68,12 @@ def test_none_found_names_the_device_and_where_it_was_looked_for(sysfs: Sysfs) -
     )
 
 
-def test_too_few_found_says_how_many(sysfs: Sysfs) -> None:
+def test_too_few_devices_error_has_the_numbers(sysfs: Sysfs) -> None:
     root = sysfs(a01="8086:1572", a02="8086:1572")
     with pytest.raises(PciUnavailable, match="2 needed, 1 free of 2 under"):
         resolve(wanting(NIC, NIC), root, in_use={"0000:01:00.0"})
 
 
-def test_settings_without_pci_devices_need_no_sysfs() -> None:
+def test_settings_without_pci_devices_read_no_sysfs() -> None:
     settings = ContainerSettings(envs={"A": "1"})
     assert resolve(settings, Path("/nonexistent")) is settings

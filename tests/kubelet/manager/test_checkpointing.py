@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 import checkpoint
 from checkpoint import PodDevicesEntry
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid
-from devicemanager.core.ledger import Holding, Ledger
+from devicemanager.core.ledger import AllocatedDevices, Ledger
 from devicemanager.kubelet.manager.checkpointing import pod_entries, restore
 from tests.helpers import entries
 from tests.strategies import GPU, NIC, RESOURCES
 
 names = st.sampled_from("abcdef").map(DeviceId)
 holdings = st.builds(
-    Holding,
+    AllocatedDevices,
     st.dictionaries(
         st.sampled_from([-1, 0, 1]),
         st.lists(names, unique=True, max_size=3).map(lambda ids: tuple(sorted(ids))),
@@ -34,8 +34,8 @@ pods_held = st.dictionaries(
 
 
 @given(pods_held)
-def test_from_the_ledger_to_the_file_and_back(held):
-    # What is written and read again is the same ledger, whose text is the same again.
+def test_ledger_survives_a_round_trip_through_the_file(held):
+    # Reading the file again gives an equal ledger, and that an equal file.
     ledger = Ledger()
     ledger.restore(
         (pod, container, resource, holding)
@@ -56,8 +56,8 @@ def rendered(ledger: Ledger) -> bytes:
     return checkpoint.dumps(checkpoint.Checkpoint(tuple(rows) or None, {}))
 
 
-def test_entries_are_in_the_order_of_containers_and_sorted_by_resource():
-    one = Holding({0: (DeviceId("a"),)}, b"answer")
+def test_entries_follow_containers_and_are_sorted_by_resource():
+    one = AllocatedDevices({0: (DeviceId("a"),)}, b"answer")
     rows = pod_entries(
         PodUid("p"),
         {ContainerName("z"): {NIC: one, GPU: one}, ContainerName("a"): {GPU: one}},
@@ -68,7 +68,7 @@ def test_entries_are_in_the_order_of_containers_and_sorted_by_resource():
     assert rows[0] == PodDevicesEntry("p", "z", GPU, {0: ("a",)}, b"answer")
 
 
-def test_absent_devices_are_none():
+def test_missing_devices_are_restored_as_none():
     ledger = Ledger()
     restore(
         ledger,
@@ -77,6 +77,6 @@ def test_absent_devices_are_none():
             PodDevicesEntry("p", "side", GPU, {0: None}, b""),
         ],
     )
-    assert ledger.held(PodUid("p"), ContainerName("app"), GPU) == frozenset()
-    assert ledger.held(PodUid("p"), ContainerName("side"), GPU) == frozenset()
+    assert ledger.allocated(PodUid("p"), ContainerName("app"), GPU) == frozenset()
+    assert ledger.allocated(PodUid("p"), ContainerName("side"), GPU) == frozenset()
     ledger.self_check()

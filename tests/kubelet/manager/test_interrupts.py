@@ -1,7 +1,7 @@
-"""KeyboardInterrupt at every line of an admission: the pod holds its devices, or nothing.
+"""KeyboardInterrupt at every line of an admission: the pod has its devices, or nothing.
 
-An interrupt may come between any two steps, also while something is given back. Each test
-runs one admission again and again and interrupts it at another line each time.
+An interrupt can come between any two steps, also during a clean-up. Each test repeats one
+admission and interrupts it at another line each time.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def is_ours(file: str) -> bool:
 
 @cache
 def may_be_interrupted(line: Line) -> bool:
-    # Python tells of a `with` line again before it leaves the block, and of a `try` line
-    # before it enters one: no interrupt can come there, or locks would stay locked.
+    # Python also reports a `with` line before it leaves the block, and a `try` line before it
+    # enters one. No interrupt can come there; otherwise locks would stay locked.
     return not linecache.getline(*line).strip().startswith(("with ", "try:"))
 
 
 @attrs.define
 class Interrupt:
-    """Raises KeyboardInterrupt at the ``at``-th line of our code that runs, from 0."""
+    """Raises KeyboardInterrupt at line number ``at`` of our code, counted from 0."""
 
     at: int | None
     seen: list[Line] = attrs.field(factory=list)
@@ -61,7 +61,7 @@ class Interrupt:
         return self
 
     def during(self, call: Callable[[], object]) -> bool:
-        """Whether the call was interrupted."""
+        """Run a call. True if it was interrupted."""
         before = sys.gettrace()
         sys.settrace(self)
         try:
@@ -90,7 +90,7 @@ class Harness(Node):
         return sum(len(ids) for by_resource in held.values() for ids in by_resource.values())
 
     def check(self) -> None:
-        """Everything agrees, and what nobody holds can be had."""
+        """Check that all indexes agree and that all free devices can be allocated."""
         self.gpus.allocate_error = None
         self.manager.self_check()
         has = self.held("p")
@@ -105,8 +105,10 @@ class Harness(Node):
 
 
 def moments(**plugin: Any) -> Iterator[tuple[Harness, Interrupt]]:
-    """A fresh harness for the first and the last time that each line runs. Before them one
-    that nothing interrupts, which shows what the lines are."""
+    """Yield a new harness for the first and the last time that each line runs.
+
+    Before them, one run without an interrupt finds the lines.
+    """
     whole = Interrupt(None)
     yield Harness(**plugin), whole
     first = {line: at for at, line in reversed([*enumerate(whole.seen)])}
@@ -116,7 +118,7 @@ def moments(**plugin: Any) -> Iterator[tuple[Harness, Interrupt]]:
 
 
 @pytest.mark.parametrize("rejected", [False, True])
-def test_an_admission_interrupted_at_any_line(rejected: bool) -> None:
+def test_admission_interrupted_at_any_line(rejected: bool) -> None:
     error = RpcError("Unknown", "not today") if rejected else None
     interrupted = 0
     for harness, interrupt in moments(allocate_error=error):
@@ -126,7 +128,7 @@ def test_an_admission_interrupted_at_any_line(rejected: bool) -> None:
     assert interrupted > 100
 
 
-def test_an_allocation_at_container_start_interrupted_at_any_line() -> None:
+def test_allocation_at_container_start_interrupted_at_any_line() -> None:
     interrupted = 0
     for harness, interrupt in moments():
         spec = pod("p", container("x", gpu=2))
@@ -137,8 +139,8 @@ def test_an_allocation_at_container_start_interrupted_at_any_line() -> None:
     assert interrupted > 50
 
 
-def test_a_release_interrupted_at_any_line() -> None:
-    """It has happened, or can be done again."""
+def test_release_interrupted_at_any_line() -> None:
+    """It is complete, or can be repeated."""
     interrupted = 0
     for harness, interrupt in moments():
         harness.manager.admit(pod("p", container("x", gpu=2)))
@@ -150,8 +152,8 @@ def test_a_release_interrupted_at_any_line() -> None:
     assert interrupted > 20
 
 
-def test_an_adoption_interrupted_at_any_line() -> None:
-    """It has happened, or can be done again."""
+def test_adoption_interrupted_at_any_line() -> None:
+    """It is complete, or can be repeated."""
     interrupted = 0
     for harness, interrupt in moments():
         held = {"x": {"vendor.com/gpu": ["c"]}, "y": {"vendor.com/gpu": ["d"]}}

@@ -34,14 +34,14 @@ from tests.strategies import GPU, NIC
 
 UNKNOWN = RpcError("Unknown", "no")
 SEVERAL = "1.37"
-"""The first version in which several plugins serve one resource."""
+"""The first version in which several plugins can serve one resource."""
 
 
 class Harness(Node):
-    """A node of which only the manager is looked at."""
+    """A node of which only the manager is used."""
 
     def plugin(self, *ids: str, resource=GPU, name="plugin.sock", **keywords) -> FakePlugin:
-        """A registered plugin that has listed these devices."""
+        """Register a plugin and let it list these devices."""
         return super().plugin(devices(*ids), resource, name, **keywords)
 
     def held(self, uid: str) -> dict[str, dict[str, list[str]]]:
@@ -55,7 +55,7 @@ class Harness(Node):
         return rejected.value.message
 
     def seen(self) -> object:
-        """All that anybody can see, but for the version."""
+        """Return everything that is visible, except for the version."""
         state = self.manager.state
         counts = self.manager.capacity()
         return (
@@ -71,7 +71,7 @@ class Harness(Node):
 
 
 def next_write(manager: DeviceManager) -> bytes:
-    """What would be written now. Writing it would be a change."""
+    """Return the contents that would be written now, without a write."""
     return b"".join(manager.state._document.snapshot()())
 
 
@@ -82,7 +82,7 @@ def failed(text: str) -> str:
 # -- admission -------------------------------------------------------------------------
 
 
-def test_admitted_and_written_down():
+def test_admission_allocates_and_writes_the_checkpoint():
     harness = Harness()
     plugin = harness.plugin("a", "b", responses=(b"first", b"second"))
     harness.manager.admit(pod("p", gpu=1))
@@ -93,7 +93,7 @@ def test_admitted_and_written_down():
     assert saved.registered_devices == {GPU: ("a", "b")}
 
 
-def test_the_plugin_is_asked_for_its_preference():
+def test_preference_of_the_plugin_is_used():
     harness = Harness()
     plugin = harness.plugin("a", "b", "c", preference=fakes.last)
     harness.manager.admit(pod("p", gpu=2))
@@ -104,7 +104,7 @@ def test_the_plugin_is_asked_for_its_preference():
     ]
 
 
-def test_what_the_options_did_not_offer_is_not_asked():
+def test_preference_is_not_requested_without_the_option():
     harness = Harness()
     plugin = harness.plugin("a", "b")
     plugin.preference = fakes.last
@@ -112,7 +112,7 @@ def test_what_the_options_did_not_offer_is_not_asked():
     assert [call.method for call in plugin.calls] == ["Allocate"]
 
 
-def test_a_pod_without_devices_writes_nothing():
+def test_pod_without_devices_writes_nothing():
     harness = Harness()
     harness.manager.admit(pod("p", gpu=1))
     assert (harness.held("p"), harness.store.writes) == ({}, 0)
@@ -134,15 +134,15 @@ def test_a_pod_without_devices_writes_nothing():
          "requested number of devices unavailable for vendor.com/gpu. Requested: 2, Available: 1"),
     ],
 )  # fmt: skip
-def test_rejected(change, text):
+def test_rejection_messages(change, text):
     harness = Harness()
     plugin = harness.plugin("a", "b", preference=fakes.first)
     change(plugin)
     assert harness.rejection(pod("p", gpu=2)) == failed(text)
 
 
-def test_an_endpoint_that_stops_while_the_pod_waits():
-    # Between the choice and Allocate: the plugin leaves while its preference is asked for.
+def test_endpoint_that_disconnects_during_the_preference():
+    # Between choice and Allocate: the plugin disconnects during GetPreferredAllocation.
     harness = Harness()
     harness.plugin("a", resource=NIC)
     plugin = harness.plugin("a", "b", preference=fakes.first)
@@ -157,15 +157,15 @@ def test_an_endpoint_that_stops_while_the_pod_waits():
     harness.manager.self_check()
 
 
-def test_a_stopped_endpoint():
-    # All devices are reused, so nothing has to be free: only Allocate finds it gone.
+def test_stopped_endpoint_fails_allocate():
+    # All devices are reused, so none must be free: only Allocate notices.
     harness = Harness()
     plugin = harness.plugin("a")
     spec = pod("p", container("app", gpu=1), init=[container("init", gpu=1)])
 
     def leave_and_come_back(call):
         if len(plugin.calls) == 1:
-            harness.manager.state.clients.clear()
+            harness.manager.state.connections.clear()
 
     plugin.before_answer = leave_and_come_back
     with pytest.raises(Rejected) as rejected:
@@ -175,7 +175,7 @@ def test_a_stopped_endpoint():
     assert harness.held("p") == {}
 
 
-def test_one_admission_of_a_pod_at_a_time():
+def test_second_admission_of_a_pod_is_an_error():
     harness = Harness()
     plugin = harness.plugin("a", "b")
     errors = []
@@ -189,23 +189,23 @@ def test_one_admission_of_a_pod_at_a_time():
 
     plugin.before_answer = again
     harness.manager.admit(pod("p", gpu=1))
-    assert errors == ["pod p is being admitted already: wait for the answer"]
+    assert errors == ["pod p is already being admitted: wait for the result"]
     assert harness.held("p") == {"app": {GPU: ["a"]}}
 
 
-def test_a_bug_on_the_way_gives_everything_back():
+def test_exception_in_an_admission_frees_everything():
     harness = Harness()
     plugin = harness.plugin("a")
     plugin.before_answer = lambda call: 1 // 0
     before = harness.seen()
     with pytest.raises(ZeroDivisionError) as error:
         harness.manager.admit(pod("p", gpu=1))
-    # While the exception lives so do the frames it went through: they must not be needed.
+    # The frames of the exception stay alive with it; the clean-up must not depend on their end.
     assert harness.seen() == before, error
     harness.manager.self_check()
 
 
-def test_admitted_again_asks_nobody():
+def test_readmission_calls_no_plugin():
     harness = Harness()
     plugin = harness.plugin("a", "b")
     harness.manager.admit(pod("p", gpu=1))
@@ -222,9 +222,9 @@ def test_admitted_again_asks_nobody():
     strategies.policies,
     strategies.scopes,
 )
-def test_a_rejected_pod_changes_nothing(lists, pods, preference, faults, policy, scope):
-    # Ledger, document, file, capacity and lists are as before whenever a pod is rejected, at
-    # whichever RPC its plugin failed; and what is admitted is in the file.
+def test_rejected_pod_changes_nothing(lists, pods, preference, faults, policy, scope):
+    # After a rejection at any RPC, ledger, document, file, capacity and lists are unchanged; an
+    # admitted pod is in the file.
     harness = Harness(
         Settings(
             numa=NumaTopology.of(list(strategies.NODES)),
@@ -262,10 +262,10 @@ def misbehave(plugin: FakePlugin, call: fakes.FakeCall, faults: list[str]) -> No
         raise UNKNOWN
 
 
-# -- what happens while a plugin is asked ------------------------------------------------
+# -- events during an RPC ----------------------------------------------------------------
 
 
-def test_another_pod_admitted_meanwhile():
+def test_another_pod_is_admitted_during_an_rpc():
     harness = Harness()
     plugin = harness.plugin("a", "b", "c", preference=fakes.first)
 
@@ -282,7 +282,7 @@ def test_another_pod_admitted_meanwhile():
     harness.manager.self_check()
 
 
-def test_a_list_that_changes_meanwhile():
+def test_list_changes_during_an_rpc():
     harness = Harness()
     plugin = harness.plugin("a", "b", preference=fakes.first)
 
@@ -295,8 +295,8 @@ def test_a_list_that_changes_meanwhile():
     assert harness.held("p") == {"app": {GPU: ["b", "c"]}}
 
 
-def test_a_promoted_plugin_answers_instead():
-    # The newest leaves while it is asked for its preference: the older one allocates.
+def test_promoted_plugin_allocates():
+    # The newest disconnects during GetPreferredAllocation: the older one allocates.
     harness = Harness(kubelet_version=SEVERAL)
     old = harness.plugin("a", "b", name="old.sock")
     new = harness.plugin("a", "b", name="new.sock", preference=fakes.first)
@@ -306,7 +306,7 @@ def test_a_promoted_plugin_answers_instead():
     assert [call.method for call in new.calls] == ["GetPreferredAllocation"]
 
 
-def test_a_pod_that_is_released_while_it_is_admitted_holds_nothing_in_the_end():
+def test_pod_released_during_its_admission_has_nothing():
     harness = Harness()
     plugin = harness.plugin("a")
     plugin.before_answer = lambda call: harness.manager.release(PodUid("p"))
@@ -336,14 +336,14 @@ def full_disk() -> Harness:
     return Harness(store=FullDisk())
 
 
-def test_a_policy_without_hints_keeps_no_affinities():
+def test_policy_without_hints_records_no_affinities():
     harness = Harness()
     harness.plugin("a")
     harness.manager.admit(pod("p", gpu=1))
     assert harness.manager.affinities(PodUid("p")) == {}
 
 
-def test_a_checkpoint_that_cannot_be_written_rejects_the_pod():
+def test_failed_checkpoint_write_rejects_the_pod():
     harness = full_disk()
     harness.plugin("a", "b")
     harness.manager.admit(pod("first", gpu=1))
@@ -359,7 +359,7 @@ def test_a_checkpoint_that_cannot_be_written_rejects_the_pod():
     assert harness.held("p") == {"app": {GPU: ["b"]}}
 
 
-def test_a_list_is_taken_even_if_it_cannot_be_written():
+def test_list_is_applied_although_the_write_fails():
     harness = full_disk()
     plugin = harness.plugin("a")
     harness.store.full = True
@@ -371,7 +371,7 @@ def test_a_list_is_taken_even_if_it_cannot_be_written():
     assert checkpoint.loads(harness.store.data).registered_devices == {GPU: ("a", "b", "c")}
 
 
-def test_written_only_after_changes():
+def test_checkpoint_is_written_only_after_changes():
     harness = Harness()
     plugin = FakePlugin(GPU)
     plugin.register(harness.manager.plugins)
@@ -395,8 +395,8 @@ def test_written_only_after_changes():
     assert harness.store.writes == 5
 
 
-def test_a_resource_without_devices_is_written_down_once_it_was_listed():
-    # After a restart it is known again: a pod that asks for it is rejected, not run without.
+def test_first_list_without_devices_is_written():
+    # After a restart the resource is known: a pod that requests it is rejected.
     harness = Harness()
     plugin = FakePlugin(GPU)
     plugin.register(harness.manager.plugins)
@@ -407,8 +407,8 @@ def test_a_resource_without_devices_is_written_down_once_it_was_listed():
     assert checkpoint.loads(harness.store.data).registered_devices == {GPU: ()}
 
 
-def test_one_write_for_several_released_pods():
-    # Q10: what is deleted leaves the file, at once and once.
+def test_release_of_several_pods_writes_once():
+    # Q10: deleted pods leave the file at once, with one write.
     harness = Harness()
     harness.plugin("a", "b")
     harness.manager.admit(pod("p", gpu=1))
@@ -419,7 +419,7 @@ def test_one_write_for_several_released_pods():
     assert checkpoint.loads(harness.store.data).entries is None
 
 
-def test_a_failed_pod_is_freed_before_the_next_allocation():
+def test_failed_pod_is_freed_before_the_next_allocation():
     harness = Harness()
     harness.plugin("a")
     harness.manager.admit(pod("p", gpu=1))
@@ -443,8 +443,8 @@ def restarted(harness: Harness, settings: Settings | None = None) -> Harness:
     strategies.pod_lists | strategies.light_pod_lists,
     strategies.preferences,
 )
-def test_restart(lists, pods, preference):
-    # The checkpoint's text gives the same ledger; once the plugins have listed again, the
+def test_restart_restores_ledger_and_file(lists, pods, preference):
+    # The checkpoint restores an equal ledger; when the plugins have listed again, the file has the
     # same bytes.
     harness = Harness()
     for resource, rows in lists.items():
@@ -471,7 +471,7 @@ def test_restart(lists, pods, preference):
     event(f"{len(harness.manager.pods())} pods held devices")
 
 
-def test_after_a_restart_resources_are_known_and_empty():
+def test_restored_resources_have_no_devices():
     harness = Harness()
     harness.plugin("a", "b")
     harness.manager.admit(pod("p", gpu=1))
@@ -483,11 +483,11 @@ def test_after_a_restart_resources_are_known_and_empty():
     assert again.manager.removed() == frozenset()
     again.clock.advance(0.5)
     assert again.manager.removed() == {GPU}
-    # What is held stays, and makes the resource one of ours.
+    # Allocated devices remain and make their resource a known one.
     assert again.manager.is_known(GPU)
 
 
-def test_running_containers_need_nothing_until_sources_are_ready():
+def test_running_containers_need_no_devices_until_sources_are_ready():
     harness = Harness()
     harness.plugin("a", "b")
     harness.manager.admit(pod("p", gpu=1))
@@ -509,7 +509,7 @@ def test_running_containers_need_nothing_until_sources_are_ready():
     assert [entry.pod_uid for entry in checkpoint.loads(again.store.data).entries] == ["p"]
 
 
-def test_without_pods_sources_are_ready_at_once():
+def test_sources_are_ready_if_the_checkpoint_has_no_pods():
     harness = Harness()
     harness.plugin("a")
     assert restarted(harness).manager.is_sources_ready
@@ -523,7 +523,7 @@ def counts(harness: Harness) -> tuple[dict[str, int], dict[str, int]]:
     return dict(found.capacity), dict(found.allocatable)
 
 
-def test_each_list_replaces_the_one_before():
+def test_list_replaces_the_previous_list():
     harness = Harness()
     plugin = harness.plugin("a", "b", "b")
     assert counts(harness) == ({GPU: 2}, {GPU: 2})
@@ -534,7 +534,7 @@ def test_each_list_replaces_the_one_before():
     assert plugin.closed
 
 
-def test_a_list_that_fails_at_once():
+def test_plugin_that_disconnects_before_its_first_list():
     harness = Harness()
     plugin = FakePlugin(GPU)
     plugin.register(harness.manager.plugins)
@@ -543,7 +543,7 @@ def test_a_list_that_fails_at_once():
     assert counts(harness) == ({GPU: 0}, {GPU: 0})
 
 
-def test_late_events_of_a_replaced_plugin():
+def test_late_events_of_a_replaced_plugin_are_ignored():
     # Q1, Q2, Q3
     harness = Harness()
     old = harness.plugin("a", "b")
@@ -563,7 +563,7 @@ def test_late_events_of_a_replaced_plugin():
 
 
 @pytest.mark.parametrize("version", ["1.36", SEVERAL])
-def test_a_rolling_upgrade_does_not_dip(version):
+def test_rolling_upgrade_keeps_the_counts(version):
     harness = Harness(kubelet_version=version)
     old = harness.plugin("a", "b", name="old.sock")
     new = FakePlugin(GPU)
@@ -577,7 +577,7 @@ def test_a_rolling_upgrade_does_not_dip(version):
     assert len(new.calls) == 1
 
 
-def test_a_rolling_upgrade_that_fails_is_rolled_back():
+def test_failed_rolling_upgrade_promotes_the_old_plugin():
     harness = Harness(kubelet_version=SEVERAL)
     old = harness.plugin("a", "b", name="old.sock")
     new = harness.plugin("a", name="new.sock")
@@ -591,7 +591,7 @@ def test_a_rolling_upgrade_that_fails_is_rolled_back():
     assert counts(harness) == ({GPU: 2}, {GPU: 0})
 
 
-def test_the_grace_time():
+def test_resource_expires_after_the_grace_period():
     harness = Harness()
     plugin = harness.plugin("a")
     plugin.leave()
@@ -599,7 +599,7 @@ def test_the_grace_time():
     harness.clock.advance(300.0)
     assert harness.manager.expire() == ()
     assert counts(harness) == ({GPU: 1}, {GPU: 0})
-    # By itself: nobody reads anything.
+    # By the timer alone: nothing is read.
     harness.clock.advance(0.001)
     assert harness.kinds(EventKind.ENDPOINT_EXPIRED) == [EventKind.ENDPOINT_EXPIRED]
     assert harness.store.writes == writes + 1
@@ -609,7 +609,7 @@ def test_the_grace_time():
     assert harness.manager.removed() == {GPU}
 
 
-def test_resources_that_stop_one_after_the_other_expire_so():
+def test_resources_expire_in_the_order_they_stopped():
     harness = Harness()
     gpu, nic = harness.plugin("a"), harness.plugin("a", resource=NIC)
     gpu.leave()
@@ -623,14 +623,14 @@ def test_resources_that_stop_one_after_the_other_expire_so():
     assert times == pytest.approx([1300.0, 1400.0])
 
 
-def test_reading_capacities_changes_nothing():
-    class Unhurried(ManualClock):
+def test_reading_capacities_expires_nothing():
+    class LateTimers(ManualClock):
         """A clock whose timers are late."""
 
         def call_at(self, when, callback):
             return super().call_at(when + 1000.0, callback)
 
-    harness = Harness(clock=Unhurried(1000.0))
+    harness = Harness(clock=LateTimers(1000.0))
     harness.plugin("a").leave()
     harness.clock.advance(301.0)
     assert counts(harness) == ({GPU: 1}, {GPU: 0})
@@ -639,7 +639,7 @@ def test_reading_capacities_changes_nothing():
     assert counts(harness) == ({}, {})
 
 
-def test_nothing_expires_once_the_manager_is_closed():
+def test_nothing_expires_after_close():
     harness = Harness()
     harness.plugin("a").leave()
     harness.manager.close()
@@ -647,7 +647,7 @@ def test_nothing_expires_once_the_manager_is_closed():
     assert harness.manager.removed() == frozenset()
 
 
-def test_a_plugin_that_leaves_once_the_manager_is_closed_starts_no_grace_time():
+def test_disconnect_after_close_arms_no_timer():
     harness = Harness()
     plugin = harness.plugin("a")
     harness.manager.close()
@@ -656,7 +656,7 @@ def test_a_plugin_that_leaves_once_the_manager_is_closed_starts_no_grace_time():
     assert harness.manager.removed() == frozenset()
 
 
-def test_one_timer_runs_however_many_resources_wait_for_their_end():
+def test_one_timer_serves_all_resources():
     timers = []
 
     class Timers(ManualClock):
@@ -673,14 +673,14 @@ def test_one_timer_runs_however_many_resources_wait_for_their_end():
     assert len(timers) == 1
 
 
-def test_the_grace_time_is_a_setting():
+def test_grace_period_is_a_setting():
     harness = Harness(Settings(grace_period=5.0))
     harness.plugin("a").leave()
     harness.clock.advance(5.5)
     assert harness.manager.removed() == {GPU}
 
 
-def test_a_plugin_that_comes_back_in_time():
+def test_plugin_that_reregisters_in_time_keeps_the_resource():
     harness = Harness()
     harness.plugin("a").leave()
     harness.clock.advance(299.0)
@@ -689,18 +689,18 @@ def test_a_plugin_that_comes_back_in_time():
     assert counts(harness) == ({GPU: 2}, {GPU: 2})
 
 
-def test_a_suspect_list_says_so():
+def test_suspect_list_publishes_a_warning():
     harness = Harness()
     harness.plugin("a", "a", "")
     messages = [each.message for each in harness.manager.events.recent(EventKind.LIST_SUSPECT)]
     assert messages == [
-        "vendor.com/gpu: 1 device ids are listed twice: the last one counts",
+        "vendor.com/gpu: 1 duplicate device ids: the last entry of an id counts",
         "vendor.com/gpu: a device has an empty id",
     ]
 
 
-def test_a_list_is_numbered_without_the_lock():
-    # However long it takes, nobody else waits for it.
+def test_list_is_indexed_without_the_lock():
+    # A long list does not block other threads.
     harness = Harness()
     plugin = harness.plugin("a")
     locked = []
@@ -717,8 +717,8 @@ def test_a_list_is_numbered_without_the_lock():
     assert locked and not any(locked)
 
 
-def test_two_lists_at_the_same_time():
-    # The second is prepared against the list before the first, and looked at again.
+def test_two_concurrent_lists_are_both_applied():
+    # The second was compared with the list before the first; it is compared again.
     harness = Harness()
     plugin = harness.plugin("a", "b")
     other = []
@@ -735,17 +735,17 @@ def test_two_lists_at_the_same_time():
     columns = Columns(Overtaken(columns.ids), columns.health, columns.numa)
     harness.manager.plugins.update(endpoint, columns)
     assert counts(harness) == ({GPU: 2}, {GPU: 2})
-    said = [each.message for each in harness.manager.events.recent(EventKind.DEVICES_UPDATED)]
-    assert said[-2:] == [
+    messages = [each.message for each in harness.manager.events.recent(EventKind.DEVICES_UPDATED)]
+    assert messages[-2:] == [
         "vendor.com/gpu: 3 devices, 3 healthy (3 added, 2 removed)",
         "vendor.com/gpu: 2 devices, 2 healthy (2 added, 3 removed)",
     ]
 
 
-# -- large answers -----------------------------------------------------------------------
+# -- large responses ---------------------------------------------------------------------
 
 
-def test_a_large_answer_is_a_warning():
+def test_large_response_publishes_a_warning():
     harness = Harness()
     plugin = harness.plugin("a", "b", responses=(b"x" * 65_535,))
     harness.manager.admit(pod("usual", gpu=1))
@@ -754,18 +754,18 @@ def test_a_large_answer_is_a_warning():
     harness.manager.admit(pod("p", gpu=1))
     [warning] = harness.manager.events.recent(EventKind.ALLOCATION_SUSPECT)
     assert warning.is_warning and (warning.resource, warning.pod) == (GPU, "p")
-    assert warning.message.startswith("the answer of vendor.com/gpu to Allocate has 65536 bytes")
+    assert warning.message.startswith("the response of vendor.com/gpu to Allocate has 65536 bytes")
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(70_000, False), (80_000, True), (None, True)])
-def test_a_larger_answer_than_allowed_rejects_the_pod(limit, fits):
+def test_too_large_response_rejects_the_pod(limit, fits):
     harness = Harness(Settings(max_allocate_bytes=limit))
     harness.plugin("a", responses=(b"x" * 80_000,))
     if fits:
         harness.manager.admit(pod("p", gpu=1))
         return
     assert harness.rejection(pod("p", gpu=1)) == (
-        "Allocate failed due to the answer of vendor.com/gpu to Allocate has 80000 bytes, "
+        "Allocate failed due to the response of vendor.com/gpu to Allocate has 80000 bytes, "
         "Settings.max_allocate_bytes is 70000, which is unexpected"
     )
     assert harness.manager.pods() == frozenset()
@@ -781,8 +781,8 @@ def reported(harness: Harness) -> list[str]:
     return found
 
 
-def test_a_held_device_that_changes_health_reports_its_pod():
-    # Q8: the pod that holds the device of this resource, not of another with the same id.
+def test_health_change_of_an_allocated_device_reports_its_pod():
+    # Q8: the pod with the device of this resource, not of another with the same id.
     harness = Harness()
     gpu = harness.plugin("a", "b")
     harness.plugin("a", resource=NIC)
@@ -800,7 +800,7 @@ def test_a_held_device_that_changes_health_reports_its_pod():
     assert reported(harness) == []
 
 
-def test_a_full_queue_drops_the_report_with_an_event():
+def test_full_queue_drops_the_report_with_an_event():
     harness = Harness(Settings(health_queue_size=2))
     gpu = harness.plugin("a", "b", "c")
     for uid in "pqr":
@@ -814,7 +814,7 @@ def test_a_full_queue_drops_the_report_with_an_event():
 # -- containers --------------------------------------------------------------------------
 
 
-def test_pre_start():
+def test_pre_start_calls_plugins_that_require_it():
     harness = Harness()
     gpu = harness.plugin("a", "b", pre_start_required=True)
     nic = harness.plugin("n", resource=NIC)
@@ -828,7 +828,7 @@ def test_pre_start():
     assert nic.calls == []
 
 
-def test_pre_start_fails():
+def test_pre_start_failures_have_the_kubelets_texts():
     harness = Harness()
     gpu = harness.plugin("a", pre_start_required=True)
     harness.manager.admit(pod("p", gpu=1))
@@ -844,7 +844,7 @@ def test_pre_start_fails():
         harness.manager.pre_start(PodUid("p"), ContainerName("app"))
 
 
-def test_allocating_at_container_start():
+def test_allocate_now_for_one_container():
     harness = Harness()
     spec = pod("p", container("x", gpu=1), container("y", gpu=1))
     harness.manager.admit(spec)
@@ -862,7 +862,7 @@ def test_allocating_at_container_start():
 # -- settings and end ----------------------------------------------------------------------
 
 
-def test_a_shuffle_is_repeatable_and_chooses_free_devices():
+def test_shuffle_is_repeatable_and_chooses_free_devices():
     # Q22
     def chosen(seed: int | None) -> list[dict[str, dict[str, list[str]]]]:
         harness = Harness(Settings(shuffle_seed=seed))
@@ -878,7 +878,7 @@ def test_a_shuffle_is_repeatable_and_chooses_free_devices():
     assert any(chosen(seed) != in_order for seed in range(3))
 
 
-def test_closed():
+def test_closed_manager_ignores_plugins_and_writes_nothing():
     harness = Harness()
     plugin = harness.plugin("a")
     harness.manager.close()
@@ -897,7 +897,7 @@ def test_closed():
 @pytest.mark.parametrize(
     ("quirks", "closed"), [((), True), (("Q1",), False), (("Q3",), False), (("Q24",), False)]
 )
-def test_quirks_that_leave_the_connection_of_a_replaced_plugin_open(quirks, closed):
+def test_quirks_leave_replaced_connections_open(quirks, closed):
     harness = Harness(Settings(quirks=quirks))
     old = harness.plugin("a")
     harness.plugin("a")
@@ -906,7 +906,7 @@ def test_quirks_that_leave_the_connection_of_a_replaced_plugin_open(quirks, clos
     assert old.closed
 
 
-def test_a_fake_plugin_that_never_registered():
+def test_fake_plugin_that_never_registered():
     with pytest.raises(ValueError, match="has not registered"):
         FakePlugin("vendor.com/gpu").send_list([])
 
@@ -914,9 +914,8 @@ def test_a_fake_plugin_that_never_registered():
 # -- threads -------------------------------------------------------------------------------
 
 
-def test_eight_threads():
-    # Whoever admits at the same time: no device has two pods, all that is left fits, and
-    # the file says the same.
+def test_concurrent_admissions_and_releases_stay_consistent():
+    # No device has two pods, the indexes agree, and the file says the same.
     harness = Harness()
     ids = [f"d{n:02}" for n in range(40)]
     rows = [device(id_, n % 2) for n, id_ in enumerate(ids)]
@@ -958,8 +957,8 @@ def test_eight_threads():
     assert {entry.pod_uid for entry in saved.entries} == harness.manager.pods()
 
 
-def test_eight_threads_for_too_few_devices():
-    # As many pods as there are devices get one each; the others are rejected, none waits.
+def test_concurrent_admissions_for_too_few_devices():
+    # As many pods as devices are admitted; the others are rejected, and none waits.
     harness = Harness()
     harness.plugin(*(f"d{n}" for n in range(5)), preference=fakes.first)
     together = threading.Barrier(8)

@@ -1,4 +1,4 @@
-"""The manager against a model, through any sequence of what a node can see."""
+"""The manager against a model, through any sequence of events that a node can see."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ UIDS = st.sampled_from(["p", "q", "r"])
 
 @attrs.define(eq=False)
 class Connection:
-    """One registration, as the model has it."""
+    """One registration in the model."""
 
     endpoint: EndpointId
     resource: ResourceName
     name: str
     plugin: FakePlugin
     handler: ClientHandler
-    """The one it registered with: of an earlier kubelet, perhaps."""
+    """The manager it registered with, possibly that of an earlier kubelet."""
     rows: list[Device] | None = None
 
 
 @attrs.define(eq=False)
 class Known:
-    """One resource, as the model has it: who is connected, newest last, and what shows."""
+    """One resource in the model: its connected plugins, newest last, and its visible devices."""
 
     connections: list[Connection] = attrs.field(factory=list)
     shown: dict[str, bool] = attrs.field(factory=dict)
-    """Device to whether it may be allocated."""
+    """Device to True if it is allocatable."""
     stopped_at: float | None = None
 
     def show(self, rows: list[Device]) -> None:
@@ -82,8 +82,10 @@ class Known:
 
 
 class ManagerMachine(RuleBasedStateMachine):
-    """Plugins connect, list and leave; pods are admitted and end; time passes; the kubelet
-    restarts. What the model cannot foresee (which devices, who wins) it checks instead."""
+    """Any sequence of registrations, lists, disconnects, pods, time and restarts.
+
+    What the model cannot predict (which devices, which pod of several) is checked instead.
+    """
 
     connections = Bundle("connections")
 
@@ -132,16 +134,16 @@ class ManagerMachine(RuleBasedStateMachine):
         connection = Connection(endpoint, resource, name, plugin, self.manager.plugins)
         known = self.known.setdefault(resource, Known())
         several = self.settings.behaviour.several_plugins
-        kept = [each for each in known.connections if several and each.name != name]
-        assert all(each.plugin.closed for each in known.connections if each not in kept)
-        known.connections = kept
+        remaining = [each for each in known.connections if several and each.name != name]
+        assert all(each.plugin.closed for each in known.connections if each not in remaining)
+        known.connections = remaining
         known.connections.append(connection)
         known.stopped_at = None
         return connection
 
     @rule(connection=connections, rows=strategies.device_lists | strategies.full_lists)
     def list(self, connection, rows):
-        # Also on connections that are long gone: then nothing must change.
+        # Also on connections that have ended: then nothing may change.
         self._list(connection, rows)
 
     def _list(self, connection: Connection, rows: list[Device]) -> None:
@@ -179,7 +181,7 @@ class ManagerMachine(RuleBasedStateMachine):
         chosen=st.integers(0, 3),
     )
     def admit_and_be_disturbed(self, uid, spec, at, what, rows, other, other_spec, chosen):
-        """At the ``at``-th RPC of this admission something else happens."""
+        """Admit a pod; at RPC number ``at`` of the admission something else happens."""
         left = [at]
         serving = [each for known in self.known.values() for each in known.connections]
 
@@ -220,7 +222,7 @@ class ManagerMachine(RuleBasedStateMachine):
         try:
             self.manager.admit(spec)
         except RequestError as error:
-            assert "is being admitted already" in str(error)
+            assert "is already being admitted" in str(error)
         else:
             raise AssertionError("one pod was admitted twice at a time")
 
@@ -279,7 +281,7 @@ class ManagerMachine(RuleBasedStateMachine):
         rows=strategies.full_lists,
     )
     def restart(self, survivors, ready, back, rows):
-        """The kubelet is killed and starts again; plugins have to come back."""
+        """Kill the kubelet and start it again; plugins must re-register."""
         event("restarted")
         saved = checkpoint.loads(self.store.data)
         before = entries(self.manager.state.ledger)
@@ -298,11 +300,11 @@ class ManagerMachine(RuleBasedStateMachine):
             self._list(connection, rows)
         return multiple(*made)
 
-    # -- what must hold at any time --------------------------------------------------------
+    # -- invariants -----------------------------------------------------------------------
 
     @invariant()
     def the_ledger_holds_what_was_answered(self):
-        # Rejected pods left nothing, admitted ones lost nothing, and every index is true.
+        # Rejected pods left nothing, admitted pods lost nothing, and every index is correct.
         self.manager.self_check()
         assert entries(self.manager.state.ledger) == self.held
 

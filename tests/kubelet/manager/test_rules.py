@@ -1,18 +1,20 @@
-"""What settings mean for the core's own parts."""
+"""Quirks of the settings reach the core's parts."""
 
 import pytest
 
+from checkpoint.shared_writer import MemoryStore
 from devicemanager.core.ids import PodUid
 from devicemanager.core.ledger import Draft
-from devicemanager.kubelet.manager.state import new_ledger
+from devicemanager.kubelet.manager.state import State
 from devicemanager.kubelet.settings import Settings
 from tests.helpers import device_list, devices
 from tests.node import GPU
 
 
 @pytest.mark.parametrize("quirks", [(), ("Q25",)])
-def test_a_device_that_is_being_allocated_is_overlooked_by_a_quirk(quirks):
-    ledger, index = new_ledger(Settings(quirks=quirks)), device_list(devices("a")).device_index
+def test_q25_ignores_devices_reserved_by_an_admission(quirks):
+    state = State(Settings(quirks=quirks), MemoryStore(), lambda: None)
+    ledger, index = state.ledger, device_list(devices("a")).device_index
     ledger.reserve(Draft(PodUid("p")), GPU, index.select(1))
-    ledger.count_entries_only()
+    ledger.count_committed_only()
     assert ledger.in_use(GPU, index) == (0 if quirks else 1)

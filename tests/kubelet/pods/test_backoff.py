@@ -1,4 +1,4 @@
-"""How long the kubelet waits before it starts a container again."""
+"""The kubelet's back-off before it restarts a container."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from devicemanager.kubelet.pods.container_lifecycle import BackOff, go_seconds
 
 
-def test_the_waits_double_up_to_five_minutes() -> None:
+def test_waits_double_up_to_five_minutes() -> None:
     back_off: BackOff[str] = BackOff()
     now, waits = 0.0, []
     for _ in range(8):
@@ -21,7 +21,7 @@ def test_the_waits_double_up_to_five_minutes() -> None:
 
 
 @pytest.mark.parametrize(("ran", "waits"), [(600.0, [10, 20]), (600.5, [0, 10])])
-def test_ten_minutes_without_an_end_begin_anew(ran: float, waits: list[float]) -> None:
+def test_backoff_resets_after_ten_minutes(ran: float, waits: list[float]) -> None:
     back_off: BackOff[str] = BackOff()
     back_off.starts("a", 0.0, 100.0)
     ended = 100.0 + ran
@@ -31,5 +31,5 @@ def test_ten_minutes_without_an_end_begin_anew(ran: float, waits: list[float]) -
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])
-def test_durations_as_go_prints_them(seconds: float, text: str) -> None:
+def test_durations_are_formatted_as_in_go(seconds: float, text: str) -> None:
     assert go_seconds(seconds) == text

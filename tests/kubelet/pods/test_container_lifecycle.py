@@ -1,4 +1,4 @@
-"""Containers that end, are started again, and pods that are deleted, in virtual time."""
+"""Containers that exit and are restarted, and pods that are deleted, in virtual time."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def kinds(node: Node) -> list[str]:
     return [event.kind.value for event in node.events.recent() if event.kind not in noise]
 
 
-def test_crashes_are_followed_by_longer_and_longer_waits(node: Node, plugin: FakePlugin) -> None:
+def test_repeated_crashes_double_the_backoff(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
-    asked = len(plugin.calls)
+    calls_before = len(plugin.calls)
     crash(node)
     assert isinstance(state(node), Running) and restarts(node) == 1, "the first one at once"
     for wait, text in ((10, "10s"), (20, "20s"), (40, "40s"), (80, "1m20s"), (160, "2m40s")):
@@ -71,14 +71,16 @@ def test_crashes_are_followed_by_longer_and_longer_waits(node: Node, plugin: Fak
     assert restarts(node) == 6
     last = record(node).status(ContainerName("app")).last_termination
     assert last is not None and (last.exit_code, last.reason) == (1, "Error")
-    assert [call.method for call in plugin.calls[asked:]] == [PRE_START_CONTAINER] * 6
+    assert [call.method for call in plugin.calls[calls_before:]] == [PRE_START_CONTAINER] * 6
     assert node.devices("train")["app"]
     node.clock.advance(601)
     crash(node)
     assert isinstance(state(node), Running), "it ran for more than ten minutes"
 
 
-def test_a_container_that_completes_is_started_again_too(node: Node, plugin: FakePlugin) -> None:
+def test_completed_container_is_restarted_with_policy_always(
+    node: Node, plugin: FakePlugin
+) -> None:
     node.admit(train(), start=True)
     crash(node, 0)
     crash(node, 0)
@@ -97,7 +99,7 @@ def test_a_container_that_completes_is_started_again_too(node: Node, plugin: Fak
         (RestartPolicy.ON_FAILURE, (0, 0), "Succeeded"),
     ],
 )
-def test_the_last_container_ends_the_pod(
+def test_pod_ends_with_its_last_container(
     node: Node, plugin: FakePlugin, policy: RestartPolicy, codes: tuple[int, int], phase: str
 ) -> None:
     side = Container(ContainerName("side"), restartable=True)
@@ -119,7 +121,7 @@ def test_the_last_container_ends_the_pod(
         crash(node)
 
 
-def test_only_what_failed_is_started_again(node: Node, plugin: FakePlugin) -> None:
+def test_policy_on_failure_restarts_only_failed_containers(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(RestartPolicy.ON_FAILURE, container("b")), start=True)
     crash(node, 0)
     crash(node, 2, "b")
@@ -128,7 +130,7 @@ def test_only_what_failed_is_started_again(node: Node, plugin: FakePlugin) -> No
     assert record(node).phase == "Succeeded"
 
 
-def test_a_sidecar_is_always_started_again(node: Node, plugin: FakePlugin) -> None:
+def test_sidecar_is_always_restarted(node: Node, plugin: FakePlugin) -> None:
     side = Container(ContainerName("side"), restartable=True)
     spec = attrs.evolve(train(RestartPolicy.NEVER), init_containers=(side,))
     node.admit(spec, start=True)
@@ -136,14 +138,14 @@ def test_a_sidecar_is_always_started_again(node: Node, plugin: FakePlugin) -> No
     assert isinstance(state(node, "side"), Running)
 
 
-def test_what_has_ended_counts_when_the_pod_finishes(node: Node, plugin: FakePlugin) -> None:
+def test_finish_counts_containers_that_have_exited(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(RestartPolicy.NEVER, container("b")), start=True)
     crash(node, 3)
     assert node.workers.finish("train", {"app": 0, "b": 0}) == "Failed"
     assert state(node) != state(node, "b")
 
 
-def test_a_start_that_fails_is_tried_again(node: Node, plugin: FakePlugin) -> None:
+def test_failed_start_is_retried(node: Node, plugin: FakePlugin) -> None:
     plugin.pre_start_error = RpcError("Unknown", "busy")
     admission = node.admit(train(), start=True)
     assert "busy" in admission.containers["app"].error
@@ -161,7 +163,7 @@ def test_a_start_that_fails_is_tried_again(node: Node, plugin: FakePlugin) -> No
     assert isinstance(state(node), Running) and restarts(node) == 1
 
 
-def test_a_pod_that_goes_is_not_started_again(node: Node, plugin: FakePlugin) -> None:
+def test_deleted_pod_is_not_restarted(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
     crash(node)
     crash(node)
@@ -176,7 +178,9 @@ def test_a_pod_that_goes_is_not_started_again(node: Node, plugin: FakePlugin) ->
 # -- restart and reboot --------------------------------------------------------------------
 
 
-def test_a_new_process_starts_at_once_what_waits(node: Node, plugin: FakePlugin) -> None:
+def test_restarted_kubelet_starts_waiting_containers_at_once(
+    node: Node, plugin: FakePlugin
+) -> None:
     node.admit(train(), start=True)
     crash(node)
     crash(node)
@@ -190,7 +194,7 @@ def test_a_new_process_starts_at_once_what_waits(node: Node, plugin: FakePlugin)
     assert restarts(node) == 2
 
 
-def test_a_reboot_starts_every_container_again(node: Node, plugin: FakePlugin) -> None:
+def test_reboot_restarts_every_container(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
     node.workers.life.close()
     node.new_process(reboot=True)
@@ -204,7 +208,7 @@ def test_a_reboot_starts_every_container_again(node: Node, plugin: FakePlugin) -
 # -- deletion ------------------------------------------------------------------------------
 
 
-def test_a_pod_that_is_deleted_keeps_its_devices_until_it_has_ended(
+def test_deleted_pod_keeps_its_devices_during_the_grace_period(
     node: Node, plugin: FakePlugin
 ) -> None:
     node.admit(train(RestartPolicy.ALWAYS, container("b", gpu=1)), start=True)
@@ -214,7 +218,7 @@ def test_a_pod_that_is_deleted_keeps_its_devices_until_it_has_ended(
     crash(node, 0)
     node.clock.advance(29.5)
     assert isinstance(state(node), Terminated), "nothing is started again"
-    with pytest.raises(RequestError, match="is being deleted: it starts nothing"):
+    with pytest.raises(RequestError, match="is being deleted: no container is started"):
         node.start("train")
     assert isinstance(state(node, "b"), Running)
     node.clock.advance(0.5)
@@ -225,7 +229,7 @@ def test_a_pod_that_is_deleted_keeps_its_devices_until_it_has_ended(
     assert node.admit(pod("another", gpu=2)).admitted
 
 
-def test_the_last_container_ends_a_deletion_early(node: Node, plugin: FakePlugin) -> None:
+def test_deletion_ends_early_with_the_last_container(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
     node.workers.life.delete("train", 30)
     crash(node, 143)
@@ -234,9 +238,7 @@ def test_the_last_container_ends_a_deletion_early(node: Node, plugin: FakePlugin
     assert kinds(node).count("terminated") == 1
 
 
-def test_a_grace_may_be_shortened_only_and_is_a_second_at_least(
-    node: Node, plugin: FakePlugin
-) -> None:
+def test_grace_period_can_only_be_shortened_to_one_second(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
     node.workers.life.delete("train", 30)
     node.workers.life.delete("train", 60)
@@ -248,7 +250,7 @@ def test_a_grace_may_be_shortened_only_and_is_a_second_at_least(
     assert kinds(node).count("deleting") == 1
 
 
-def test_a_pod_whose_container_waits_is_deleted_at_once(node: Node, plugin: FakePlugin) -> None:
+def test_pod_without_running_containers_is_deleted_at_once(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
     crash(node)
     crash(node)
@@ -257,7 +259,7 @@ def test_a_pod_whose_container_waits_is_deleted_at_once(node: Node, plugin: Fake
 
 
 @pytest.mark.parametrize("reboot", [False, True])
-def test_a_new_process_goes_on_with_a_deletion(
+def test_restarted_kubelet_continues_a_deletion(
     node: Node, plugin: FakePlugin, reboot: bool
 ) -> None:
     node.admit(train(), start=True)
@@ -274,7 +276,7 @@ def test_a_new_process_goes_on_with_a_deletion(
     assert node.pods.records() == ()
 
 
-def test_nothing_happens_after_the_end_of_the_process(node: Node, plugin: FakePlugin) -> None:
+def test_nothing_happens_after_close(node: Node, plugin: FakePlugin) -> None:
     node.admit(train(), start=True)
     crash(node)
     crash(node)

@@ -1,5 +1,4 @@
-"""One thing after another, on a thread that may not be there. What is late is in the tests of
-static pods."""
+"""The queue of one manifest file. Tests of static pods cover late actions."""
 
 import threading
 
@@ -8,7 +7,7 @@ from devicemanager.kubelet.pods.static_pods import FileQueue
 PATIENCE = 20.0
 
 
-def test_in_order_and_waited_for():
+def test_actions_run_in_order_and_are_waited_for():
     acts, done = FileQueue(), []
     for number in range(5):
         acts.add(lambda number=number: done.append(number), PATIENCE)
@@ -16,8 +15,8 @@ def test_in_order_and_waited_for():
     assert not acts.is_late
 
 
-def test_without_a_thread_the_one_who_asks_does_it(monkeypatch):
-    """It is not lost, and what comes later is done on a thread again."""
+def test_caller_runs_the_action_if_no_thread_can_be_started(monkeypatch):
+    """No action is lost, and later ones run on a thread again."""
     acts, done = FileQueue(), []
 
     def none(self):

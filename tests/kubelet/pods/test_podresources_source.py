@@ -1,4 +1,4 @@
-"""What PodResources is told is right after any changes, and the same object until then."""
+"""The PodResources source is right after any changes, and returns equal objects until then."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.pods import Container, Pod
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.pods.podresources import PodSnapshot, PodSource, by_name
@@ -18,7 +18,7 @@ NAMES = ["b", "a", "c-10", "c-9"]
 
 
 class Claims:
-    """A claim for each pod that was given one, of which the number grows."""
+    """One claim for each pod that was given one, with a number that grows."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -37,7 +37,7 @@ class Claims:
 
 
 class Node:
-    """Pods that come, go and hold something else, as the kubelet makes them."""
+    """Pods that are added, deleted and change their devices."""
 
     def __init__(self) -> None:
         self.state = DeviceManager().state
@@ -66,7 +66,7 @@ class Node:
 
     def hold(self, name: str) -> None:
         if name in self.pods:
-            held = Holding({0: (DeviceId(f"device-{self.state.version}"),)}, b"")
+            held = AllocatedDevices({0: (DeviceId(f"device-{self.state.version}"),)}, b"")
             self.state.ledger.restore([(PodUid(name), MAIN, GPU, held)])
             self.state.note_pod(PodUid(name))
 
@@ -78,7 +78,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_a_source_tells_what_a_fresh_one_would(changes):
+def test_source_returns_what_a_new_source_would(changes):
     node = Node()
     source = node.source()
     for verb, name in [*changes, ("tell", "")]:
@@ -95,7 +95,7 @@ def test_a_source_tells_what_a_fresh_one_would(changes):
 
 
 @given(st.permutations(range(60)), st.data())
-def test_many_pods_stay_in_order(order, data):
+def test_many_pods_stay_sorted(order, data):
     node = Node()
     source = node.source()
     for number in order:
@@ -107,7 +107,7 @@ def test_many_pods_stay_in_order(order, data):
         assert previous == sorted((p.namespace, p.name) for p in node.pods.values())
 
 
-def test_only_the_pod_that_changed_is_another_object():
+def test_unchanged_pods_stay_the_same_objects():
     node = Node()
     source = node.source()
     for name in NAMES:
@@ -120,7 +120,7 @@ def test_only_the_pod_that_changed_is_another_object():
     assert changed.containers[0].devices[0].resource_name == GPU
 
 
-def test_a_change_of_claims_is_one_of_the_source_and_of_that_pod_alone():
+def test_change_of_a_claim_rebuilds_only_its_pod():
     node = Node()
     source = node.source()
     for name in NAMES:

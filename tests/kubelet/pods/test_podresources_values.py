@@ -1,4 +1,4 @@
-"""What PodResources is told: pods, their devices, and the same object until it changes."""
+"""PodResources values of pods and their devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.strategies import GPU, NIC
 
 
 class Shown(Node):
-    """A node of which PodResources is shown what ``show`` says."""
+    """A node whose PodResources values ``show`` returns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,12 +47,12 @@ def node():
     return Shown()
 
 
-def test_nothing(node):
+def test_empty_node(node):
     assert list(node.values.pods()) == []
     assert node.values.allocatable() == podresources.Allocatable()
 
 
-def test_a_pod_and_its_devices(node):
+def test_pod_with_its_devices(node):
     node.plugin([device("n")], NIC)
     node.plugin(
         [
@@ -85,7 +85,7 @@ def test_a_pod_and_its_devices(node):
     ]
 
 
-def test_ordinary_init_containers_are_not_told(node):
+def test_ordinary_init_containers_are_omitted(node):
     node.plugin([device("a"), device("b")], GPU)
     spec = pod(
         "p",
@@ -104,7 +104,7 @@ def test_ordinary_init_containers_are_not_told(node):
     ]
 
 
-def test_only_a_changed_pod_is_built_anew(node):
+def test_only_a_changed_pod_is_rebuilt(node):
     plugin = node.plugin([device("a"), device("b")], GPU)
     first, second = pod("p", gpu=1), pod("q", container("app"), container("late", gpu=1))
     node.come(first)
@@ -119,7 +119,7 @@ def test_only_a_changed_pod_is_built_anew(node):
     assert after[1].containers[1].devices == (group(GPU, "c"),)
 
 
-def test_a_pod_that_is_gone_is_not_told(node):
+def test_deleted_pod_is_omitted(node):
     node.plugin([device("a")], GPU)
     first, second = pod("p", gpu=1), pod("q")
     node.come(first)
@@ -129,8 +129,8 @@ def test_a_pod_that_is_gone_is_not_told(node):
     assert [each.name for each in node.values.pods()] == ["q"]
 
 
-def test_another_pod_of_the_same_uid(node):
-    # Neither holds a device, so nothing but the pod itself differs.
+def test_new_pod_with_the_same_uid_is_rebuilt(node):
+    # Neither has a device, so only the pods themselves differ.
     for name in ("first", "second"):
         spec = pod("p", container(name))
         node.come(spec)
@@ -139,30 +139,30 @@ def test_another_pod_of_the_same_uid(node):
         node.go(spec)
 
 
-def test_a_rejected_pod_is_told_until_it_is_deleted(node):
+def test_rejected_pod_is_listed_until_it_is_deleted(node):
     node.plugin([device("a")], GPU)
     spec, empty = pod("p", gpu=1), pod("o")
     node.come(spec)
     node.manager.deactivate(spec.uid)
     node.show(pod("q"), inactive=[empty, spec])
-    assert told(node) == [("o", False, ()), ("p", False, (group(GPU, "a"),)), ("q", True, ())]
+    assert summary(node) == [("o", False, ()), ("p", False, (group(GPU, "a"),)), ("q", True, ())]
     node.manager.admit(pod("r"))
-    assert told(node) == [("o", False, ()), ("p", False, ()), ("q", True, ())]
+    assert summary(node) == [("o", False, ()), ("p", False, ()), ("q", True, ())]
 
 
-def test_a_pod_that_ends_is_told_as_inactive_though_it_held_nothing(node):
+def test_finished_pod_without_devices_is_listed_as_inactive(node):
     spec = pod("p")
     node.show(spec)
-    assert told(node) == [("p", True, ())]
+    assert summary(node) == [("p", True, ())]
     node.show(inactive=[spec])
-    assert told(node) == [("p", False, ())]
+    assert summary(node) == [("p", False, ())]
 
 
-def told(node: Node) -> list[tuple[str, bool, tuple[podresources.ContainerDevices, ...]]]:
+def summary(node: Node) -> list[tuple[str, bool, tuple[podresources.ContainerDevices, ...]]]:
     return [(each.name, each.active, each.containers[0].devices) for each in node.values.pods()]
 
 
-def test_allocatable_are_the_healthy_ones_in_use_or_not(node):
+def test_allocatable_lists_healthy_devices_in_use_or_not(node):
     plugin = node.plugin(
         [device("b", 0), device("a", 0), device("c", health="Unhealthy"), device("d", 0, 1)], GPU
     )
@@ -176,7 +176,7 @@ def test_allocatable_are_the_healthy_ones_in_use_or_not(node):
     assert node.values.allocatable().devices == (group(NIC, "n"),)
 
 
-def test_the_version_grows_with_every_change(node):
+def test_version_grows_with_every_change(node):
     seen = [node.values.version()]
 
     def grew() -> None:

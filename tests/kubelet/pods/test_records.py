@@ -14,7 +14,7 @@ from tests.helpers import container, pod
 SPEC = pod("p", container("app"), init=[container("init"), container("side", restartable=True)])
 
 
-def test_added_found_removed():
+def test_pods_are_added_found_and_removed():
     store = PodStore()
     record = store.add(SPEC)
     assert store.known("p") is store.get(SPEC.uid) is record
@@ -24,7 +24,7 @@ def test_added_found_removed():
     assert store.records() == () and store.get(SPEC.uid) is None and not store.is_current(record)
 
 
-def test_pods_come_in_their_order_even_while_one_is_removed():
+def test_pods_are_returned_in_order_of_arrival_during_a_removal():
     store = PodStore()
     for uid in "cab":
         store.add(pod(uid))
@@ -35,36 +35,36 @@ def test_pods_come_in_their_order_even_while_one_is_removed():
     assert seen == ["c", "a", "b"]
 
 
-def test_an_unknown_pod():
+def test_unknown_uid_is_an_error():
     with pytest.raises(RequestError, match="no pod has the UID 'x': it was not admitted"):
         PodStore().known("x")
 
 
-def test_a_uid_that_is_taken():
+def test_uid_of_an_active_pod_is_an_error():
     store = PodStore()
     store.add(pod("p"))
     with pytest.raises(RequestError, match="pod default/p is admitted already: terminate it"):
         store.add(pod("p"))
     other = Pod(SPEC.uid, "other", "default", ())
-    with pytest.raises(RequestError, match="has the UID p of pod default/p: give every pod"):
+    with pytest.raises(RequestError, match="has the UID p of pod default/p: use a unique"):
         store.add(other)
     assert len(store.records()) == 1
 
 
-def test_a_failed_pod_may_be_replaced():
+def test_failed_pod_can_be_replaced():
     store = PodStore()
     old = store.add(SPEC)
     store.end(old, Phase.FAILED, "OutOfCpu", "too little")
     new = store.add(SPEC)
     assert new is not old and store.records() == (new,)
     assert store.snapshot().inactive == () and store.snapshot().active == (SPEC,)
-    # The old one's end comes late: it is not there any more.
+    # The end of the old pod comes late, when it is no longer current.
     store.end(old, Phase.FAILED)
     store.remove(old)
     assert new.is_active and store.records() == (new,)
 
 
-def test_started():
+def test_started_containers():
     record = PodStore().add(SPEC)
     assert (record.phase, record.is_active) == (Phase.PENDING, True)
     for each, is_init in SPEC.all_containers():
@@ -75,14 +75,14 @@ def test_started():
     assert record.phase is Phase.RUNNING
 
 
-def test_all_started():
+def test_all_started_starts_every_container():
     record = PodStore().add(SPEC)
     record.all_started()
     running, finished = frozenset({"side", "app"}), frozenset({"init"})
     assert record.context(False, frozenset()) == AdmissionContext(False, running, finished)
 
 
-def test_failed():
+def test_failed_pod_runs_nothing():
     store = PodStore()
     record = store.add(SPEC)
     record.all_started()
@@ -102,7 +102,7 @@ def test_failed():
         (RestartPolicy.ON_FAILURE, {"app": 0}, Phase.SUCCEEDED),
     ],
 )
-def test_the_phase_after_the_last_container(policy, exit_codes, phase):
+def test_phase_after_the_last_container(policy, exit_codes, phase):
     record = PodStore().add(attrs.evolve(SPEC, restart_policy=policy))
     assert record.phase_after(exit_codes) is phase
 
@@ -110,18 +110,18 @@ def test_the_phase_after_the_last_container(policy, exit_codes, phase):
 @pytest.mark.parametrize(
     ("policy", "exit_codes", "text"),
     [
-        (RestartPolicy.ALWAYS, {}, "restartPolicy Always the kubelet starts every container again"),
-        (RestartPolicy.ON_FAILURE, {"app": 1}, "OnFailure the kubelet starts a failed container"),
+        (RestartPolicy.ALWAYS, {}, "restartPolicy Always the kubelet restarts every container"),
+        (RestartPolicy.ON_FAILURE, {"app": 1}, "OnFailure the kubelet restarts a failed container"),
         (RestartPolicy.NEVER, {"x": 1}, "pod default/p has no container 'x'"),
     ],
 )
-def test_a_pod_that_cannot_finish(policy, exit_codes, text):
+def test_pod_that_would_be_restarted_cannot_finish(policy, exit_codes, text):
     record = PodStore().add(attrs.evolve(SPEC, restart_policy=policy))
     with pytest.raises(RequestError, match=text):
         record.phase_after(exit_codes)
 
 
-def test_a_container_by_name():
+def test_container_by_name():
     record = PodStore().add(SPEC)
     assert record.container("init") == (SPEC.init_containers[0], True)
     assert record.container("app") == (SPEC.containers[0], False)
@@ -129,5 +129,5 @@ def test_a_container_by_name():
         record.container("x")
 
 
-def test_title():
+def test_title_has_namespace_and_name():
     assert title(SPEC) == "default/p"

@@ -1,8 +1,8 @@
-"""A container's settings, of plugins that say something and of those that do not."""
+"""A container's settings from plugins with and without a response."""
 
 from devicemanager.core import runoptions
 from devicemanager.core.ids import DeviceId, ResourceName
-from devicemanager.core.ledger import Holding
+from devicemanager.core.ledger import AllocatedDevices
 from devicemanager.core.runoptions import ContainerSettings
 from devicemanager.kubelet.pods.options import merged_options
 from devicemanager.kubelet.wire.settings import settings_to_bytes
@@ -11,12 +11,14 @@ SAYS, SILENT = ResourceName("a.com/says"), ResourceName("b.com/silent")
 SETTINGS = ContainerSettings(envs={"A": "1"})
 
 
-def holding(response: bytes | None) -> Holding:
-    return Holding({-1: (DeviceId("d"),)}, response)
+def holding(response: bytes | None) -> AllocatedDevices:
+    return AllocatedDevices({-1: (DeviceId("d"),)}, response)
 
 
-def test_a_plugin_that_says_nothing_adds_nothing() -> None:
-    said = {SAYS: holding(settings_to_bytes(SETTINGS)), SILENT: holding(b"")}
-    assert merged_options(said) == runoptions.merge({SAYS: SETTINGS, SILENT: ContainerSettings()})
+def test_empty_response_adds_nothing() -> None:
+    holdings = {SAYS: holding(settings_to_bytes(SETTINGS)), SILENT: holding(b"")}
+    assert merged_options(holdings) == runoptions.merge(
+        {SAYS: SETTINGS, SILENT: ContainerSettings()}
+    )
     nothing = {SAYS: holding(None), SILENT: holding(b"")}
     assert merged_options(nothing) == runoptions.merge({SILENT: ContainerSettings()})

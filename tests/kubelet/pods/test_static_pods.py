@@ -1,4 +1,4 @@
-"""A directory of manifests becomes pods that run, through every way files change."""
+"""A directory of manifests becomes running pods, through every way in which files change."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def files(tmp_path: Path, owner: Owner) -> ManifestFiles:
     return ManifestFiles(tmp_path, owner, owner.report)
 
 
-# --- which file stands for which pod; no watch
+# --- files and their pods, without a watch
 
 
-def test_scan_admits_in_order_and_terminates_what_vanished(
+def test_scan_admits_in_order_and_terminates_pods_of_missing_files(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     for name in "ba":
@@ -107,7 +107,7 @@ def test_scan_admits_in_order_and_terminates_what_vanished(
     assert owner.log == ["admit a", "admit b", "terminate a"]
 
 
-def test_other_files_are_left_alone(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
+def test_other_files_are_ignored(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
     for name in (".a.yaml", ".a.yaml.swp", "a.yaml~", "#a.yaml#", "4913", "a.yaml.tmp", "a"):
         (tmp_path / name).write_text("broken: [")
         assert not is_manifest(name)
@@ -115,7 +115,7 @@ def test_other_files_are_left_alone(tmp_path: Path, owner: Owner, files: Manifes
     assert owner.log == owner.lines == []
 
 
-def test_a_directory_with_the_name_of_a_manifest_is_one_line(
+def test_directory_with_the_name_of_a_manifest_is_reported(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     path = tmp_path / "a.yaml"
@@ -130,7 +130,7 @@ def test_a_directory_with_the_name_of_a_manifest_is_one_line(
     assert len(owner.lines) == 1
 
 
-def test_a_bad_file_is_one_line_until_it_changes(
+def test_bad_file_is_reported_once_until_it_changes(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     bad = tmp_path / "a.yaml"
@@ -143,7 +143,7 @@ def test_a_bad_file_is_one_line_until_it_changes(
     assert owner.gpus() == {"a": 1}
 
 
-def test_a_pod_outlives_a_bad_change_of_its_file(
+def test_pod_keeps_running_after_a_bad_change(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     file = tmp_path / "a.yaml"
@@ -161,7 +161,7 @@ def test_a_pod_outlives_a_bad_change_of_its_file(
     assert owner.log == ["admit a", "terminate a"]
 
 
-def test_a_changed_pod_is_admitted_anew(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
+def test_changed_pod_is_admitted_again(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
     file = tmp_path / "a.yaml"
     for gpus in (1, 1, 2):
         file.write_text(text("a", gpus))
@@ -170,7 +170,7 @@ def test_a_changed_pod_is_admitted_anew(tmp_path: Path, owner: Owner, files: Man
     assert owner.gpus() == {"a": 2}
 
 
-def test_the_first_of_two_with_one_uid_keeps_it(
+def test_first_of_two_files_keeps_the_uid(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     a, b = tmp_path / "a.yaml", tmp_path / "b.yaml"
@@ -181,7 +181,7 @@ def test_the_first_of_two_with_one_uid_keeps_it(
     assert owner.gpus() == {"a": 1}
     assert owner.lines == [
         f"{b}: pod default/b has the UID of the pod in a.yaml (u-1): "
-        "the first keeps it; remove one or name it anew"
+        "the first keeps it; remove or rename one"
     ]
     a.unlink()
     files.scan()
@@ -189,7 +189,7 @@ def test_the_first_of_two_with_one_uid_keeps_it(
     assert len(owner.lines) == 1
 
 
-def test_a_file_may_give_up_its_uid_for_another(
+def test_file_can_pass_its_uid_to_another(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     a, b = tmp_path / "a.yaml", tmp_path / "b.yaml"
@@ -197,11 +197,11 @@ def test_a_file_may_give_up_its_uid_for_another(
     b.write_text(text("b", uid="u-1"))
     files.scan()
     a.write_text(text("a", uid="u-2"))
-    files.look_at("a.yaml")
+    files.check("a.yaml")
     assert sorted(owner.gpus()) == ["a", "b"]
 
 
-def test_a_renamed_file_keeps_its_pod(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
+def test_renamed_file_keeps_its_pod(tmp_path: Path, owner: Owner, files: ManifestFiles) -> None:
     a, b = tmp_path / "a.yaml", tmp_path / "b.yaml"
     a.write_text(text("a"))
     files.scan()
@@ -209,11 +209,11 @@ def test_a_renamed_file_keeps_its_pod(tmp_path: Path, owner: Owner, files: Manif
     files.moved("a.yaml", "b.yaml")
     assert owner.log == ["admit a"]
     b.unlink()
-    files.look_at("b.yaml")
+    files.check("b.yaml")
     assert owner.log == ["admit a", "terminate a"]
 
 
-def test_a_file_renamed_over_another_ends_that_ones_pod(
+def test_file_renamed_over_another_terminates_its_pod(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     for name in "ab":
@@ -225,19 +225,19 @@ def test_a_file_renamed_over_another_ends_that_ones_pod(
     assert owner.gpus() == {"a": 1}
 
 
-def test_a_rejected_pod_is_tried_again_when_its_file_is_written(
+def test_rejected_pod_is_retried_when_its_file_is_written(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(text("reject"))
     files.scan()
-    files.look_at("a.yaml")
+    files.check("a.yaml")
     file.unlink()
     files.scan()
     assert owner.log == ["admit reject", "terminate reject", "admit reject", "terminate reject"]
 
 
-def test_trouble_with_one_pod_is_a_line_and_the_others_run(
+def test_error_of_one_pod_is_reported_and_others_run(
     tmp_path: Path, owner: Owner, files: ManifestFiles
 ) -> None:
     (tmp_path / "a.yaml").write_text(text("raise"))
@@ -264,7 +264,7 @@ steps = st.lists(st.tuples(st.sampled_from(["x.yaml", "y.yaml", "z.yaml"]), cont
 
 
 @given(steps)
-def test_what_runs_is_what_the_files_say(tmp_path_factory: Any, changes: Any) -> None:
+def test_running_pods_match_the_files(tmp_path_factory: Any, changes: Any) -> None:
     directory, owner = tmp_path_factory.mktemp("manifests"), Owner()
     files = ManifestFiles(directory, owner, owner.report)
     good: dict[str, str] = {}
@@ -274,7 +274,7 @@ def test_what_runs_is_what_the_files_say(tmp_path_factory: Any, changes: Any) ->
             path.unlink(missing_ok=True)
         else:
             path.write_text(content)
-        files.look_at(name)
+        files.check(name)
         present = {each.name for each in directory.iterdir()}
         good = {key: value for key, value in good.items() if key in present}
         if content is not None and content.startswith("{"):
@@ -291,7 +291,7 @@ def test_what_runs_is_what_the_files_say(tmp_path_factory: Any, changes: Any) ->
 
 
 class Hanging(Owner):
-    """As its base, but what is done to a pod named ``slow…`` lasts until ``release``."""
+    """As its base, but actions on a pod named ``slow…`` last until ``release``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -317,7 +317,7 @@ def slow() -> Iterator[Hanging]:
             thread.join(DEADLINE)
 
 
-def test_a_pod_that_hangs_holds_up_its_own_file_only(tmp_path: Path, slow: Hanging) -> None:
+def test_hanging_pod_blocks_only_its_own_file(tmp_path: Path, slow: Hanging) -> None:
     files = ManifestFiles(tmp_path, slow, slow.report)
     for name in ("a", "slow-b", "c"):
         (tmp_path / f"{name}.yaml").write_text(text(name))
@@ -336,35 +336,33 @@ def test_a_pod_that_hangs_holds_up_its_own_file_only(tmp_path: Path, slow: Hangi
     assert slow.gpus() == {"c": 1, "d": 1}
 
 
-def test_a_file_that_is_written_again_while_its_pod_hangs_changes_nothing(
-    tmp_path: Path, slow: Hanging
-) -> None:
+def test_rewriting_the_file_of_a_hanging_pod_changes_nothing(tmp_path: Path, slow: Hanging) -> None:
     files = ManifestFiles(tmp_path, slow, slow.report, patience=0)
     (tmp_path / "slow.yaml").write_text(text("slow"))
     for _ in range(3):
-        files.look_at("slow.yaml")
+        files.check("slow.yaml")
     slow.release.set()
     slow.wait(lambda: bool(slow.running))
-    files.look_at("slow.yaml")
+    files.check("slow.yaml")
     assert slow.log == ["admit slow"]
 
 
-def test_a_uid_is_given_on_when_its_pod_is_gone(tmp_path: Path, slow: Hanging) -> None:
+def test_uid_becomes_free_when_its_pod_is_terminated(tmp_path: Path, slow: Hanging) -> None:
     freed = threading.Event()
     files = ManifestFiles(tmp_path, slow, slow.report, freed.set, patience=0)
     (tmp_path / "slow.yaml").write_text(text("slow", uid="u"))
-    files.look_at("slow.yaml")
+    files.check("slow.yaml")
     (tmp_path / "slow.yaml").unlink()
     (tmp_path / "then.yaml").write_text(text("then", uid="u"))
     files.scan()
     assert slow.log == slow.lines == []
     slow.release.set()
     assert freed.wait(DEADLINE)
-    files.look_at_freed()
+    files.check_waiting()
     slow.wait(lambda: slow.log == ["admit slow", "terminate slow", "admit then"])
 
 
-def test_an_error_nobody_foresaw_is_a_line(tmp_path: Path, owner: Owner) -> None:
+def test_unexpected_exception_is_reported(tmp_path: Path, owner: Owner) -> None:
     class Broken(Owner):
         def admit(self, pod: Pod, path: Path) -> bool:
             raise ZeroDivisionError("oh")
@@ -377,11 +375,11 @@ def test_an_error_nobody_foresaw_is_a_line(tmp_path: Path, owner: Owner) -> None
 
 
 @given(steps, st.booleans())
-def test_whatever_hangs_in_the_end_it_is_as_the_files_say(
+def test_running_pods_match_the_files_after_any_hang(
     tmp_path_factory: Any, changes: Any, hangs: bool
 ) -> None:
-    """With no patience every pod is admitted beside all others; the owner asserts that each
-    UID runs at most once."""
+    """Without patience all pods are admitted concurrently; the owner asserts that each UID runs
+    at most once."""
     directory, slow = tmp_path_factory.mktemp("manifests"), Hanging()
     if not hangs:
         slow.release.set()
@@ -392,7 +390,7 @@ def test_whatever_hangs_in_the_end_it_is_as_the_files_say(
             path.unlink(missing_ok=True)
         else:
             path.write_text(content.replace('"a"', '"slow"'))
-        files.look_at(name)
+        files.check(name)
     slow.release.set()
     for path in directory.iterdir():
         path.unlink()
@@ -410,7 +408,7 @@ def watched(tmp_path: Path, owner: Owner) -> Iterator[Path]:
         yield tmp_path
 
 
-def test_files_that_come_change_and_go(watched: Path, owner: Owner) -> None:
+def test_files_are_created_changed_and_deleted(watched: Path, owner: Owner) -> None:
     file = watched / "a.yaml"
     file.write_text(text("a"))
     owner.wait(lambda: owner.gpus() == {"a": 1})
@@ -421,22 +419,22 @@ def test_files_that_come_change_and_go(watched: Path, owner: Owner) -> None:
     assert owner.lines == []
 
 
-def test_what_was_there_is_admitted_before_start_returns(tmp_path: Path, owner: Owner) -> None:
+def test_existing_files_are_admitted_before_start_returns(tmp_path: Path, owner: Owner) -> None:
     (tmp_path / "a.yaml").write_text(text("a"))
     with StaticPods(tmp_path, owner, owner.report):
         assert owner.gpus() == {"a": 1}
 
 
-def test_a_file_is_read_when_its_writer_closes_it(watched: Path, owner: Owner) -> None:
+def test_file_is_read_when_its_writer_closes_it(watched: Path, owner: Owner) -> None:
     whole = text("a")
     with (watched / "a.yaml").open("w") as file:
-        # A valid manifest and a broken one, as far as written: neither counts.
+        # So far written, one manifest is valid and one broken: neither counts yet.
         for part in (text("early"), whole[:20]):
             file.seek(0)
             file.truncate()
             file.write(part)
             file.flush()
-            # A second file that comes and runs shows that the events so far were handled.
+            # When the pod of a second file runs, all events before it have been handled.
             (watched / "z.yaml").write_text(text(f"z{len(part)}"))
             owner.wait(lambda part=part: f"z{len(part)}" in owner.gpus())
         file.seek(0)
@@ -448,7 +446,7 @@ def test_a_file_is_read_when_its_writer_closes_it(watched: Path, owner: Owner) -
 
 
 @pytest.mark.parametrize("how", ["rename", "rename-within", "link", "symlink"])
-def test_a_file_that_comes_whole(
+def test_moved_or_linked_file_is_read_at_once(
     watched: Path, owner: Owner, tmp_path_factory: Any, how: str
 ) -> None:
     elsewhere = watched if how == "rename-within" else tmp_path_factory.mktemp("elsewhere")
@@ -464,7 +462,9 @@ def test_a_file_that_comes_whole(
     owner.wait(lambda: owner.gpus() == {"a": 1})
 
 
-def test_a_file_moved_away_ends_its_pod(watched: Path, owner: Owner, tmp_path_factory: Any) -> None:
+def test_file_moved_away_terminates_its_pod(
+    watched: Path, owner: Owner, tmp_path_factory: Any
+) -> None:
     for name in "ab":
         (watched / f"{name}.yaml").write_text(text(name))
     owner.wait(lambda: len(owner.running) == 2)
@@ -473,7 +473,7 @@ def test_a_file_moved_away_ends_its_pod(watched: Path, owner: Owner, tmp_path_fa
     owner.wait(lambda: not owner.running)
 
 
-def test_a_mounted_config_map_turns_over_at_once(tmp_path: Path, owner: Owner) -> None:
+def test_update_of_a_mounted_config_map(tmp_path: Path, owner: Owner) -> None:
     for number in (1, 2):
         (tmp_path / f"..{number}").mkdir()
         (tmp_path / f"..{number}" / "a.yaml").write_text(text("a", number))
@@ -487,7 +487,7 @@ def test_a_mounted_config_map_turns_over_at_once(tmp_path: Path, owner: Owner) -
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_file_is_read_once_it_may_be(watched: Path, owner: Owner) -> None:
+def test_unreadable_file_is_read_when_permissions_change(watched: Path, owner: Owner) -> None:
     hidden = watched / ".a"
     hidden.write_text(text("a"))
     hidden.chmod(0)
@@ -498,7 +498,7 @@ def test_an_unreadable_file_is_read_once_it_may_be(watched: Path, owner: Owner) 
     owner.wait(lambda: owner.gpus() == {"a": 1})
 
 
-def test_a_directory_that_goes_takes_its_pods_along(tmp_path: Path, owner: Owner) -> None:
+def test_deleting_the_directory_terminates_its_pods(tmp_path: Path, owner: Owner) -> None:
     directory = tmp_path / "manifests"
     directory.mkdir()
     with StaticPods(directory, owner, owner.report):
@@ -511,7 +511,7 @@ def test_a_directory_that_goes_takes_its_pods_along(tmp_path: Path, owner: Owner
     assert owner.running == {}
 
 
-def test_nothing_happens_after_stop(tmp_path: Path, owner: Owner) -> None:
+def test_changes_after_stop_are_ignored(tmp_path: Path, owner: Owner) -> None:
     before = set(threading.enumerate())
     static_pods = StaticPods(tmp_path, owner, owner.report)
     static_pods.start()
@@ -526,7 +526,7 @@ def test_nothing_happens_after_stop(tmp_path: Path, owner: Owner) -> None:
     assert owner.log == []
 
 
-def test_start_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, slow: Hanging) -> None:
+def test_start_does_not_wait_for_a_hanging_admission(tmp_path: Path, slow: Hanging) -> None:
     for name in ("slow", "quick"):
         (tmp_path / f"{name}.yaml").write_text(text(name))
     with StaticPods(tmp_path, slow, slow.report):
@@ -537,7 +537,7 @@ def test_start_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, slow: H
         slow.wait(lambda: "slow" in slow.gpus())
 
 
-def test_stopping_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, slow: Hanging) -> None:
+def test_stop_does_not_wait_for_a_hanging_admission(tmp_path: Path, slow: Hanging) -> None:
     static_pods = StaticPods(tmp_path, slow, slow.report)
     static_pods.start()
     (tmp_path / "slow.yaml").write_text(text("slow"))
@@ -553,7 +553,7 @@ def test_stopping_does_not_wait_for_an_admission_that_hangs(tmp_path: Path, slow
     assert slow.log == ["admit slow"]
 
 
-def test_directories_that_cannot_be_watched(tmp_path: Path, owner: Owner) -> None:
+def test_unwatchable_directory_is_an_error(tmp_path: Path, owner: Owner) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(ManifestDirectoryError, match=r"file is not a directory$"):

@@ -7,7 +7,6 @@ import pytest
 
 import checkpoint
 from devicemanager.core.errors import RequestError
-from devicemanager.core.ids import PodUid
 from devicemanager.core.pods import Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 from devicemanager.io.clock import ManualClock
@@ -34,7 +33,7 @@ def train(uid: str = "train", count: int = 1, **fields: object) -> Pod:
 # -- ended by the kubelet ------------------------------------------------------------------
 
 
-def test_a_pod_is_stopped(node: InMemoryKubelet) -> None:
+def test_stop_pod_ends_its_containers(node: InMemoryKubelet) -> None:
     node.admit(train())
     node.clock.advance(5.0)
     assert node.stop_pod("train") == "Failed"
@@ -48,13 +47,13 @@ def test_a_pod_is_stopped(node: InMemoryKubelet) -> None:
         node.stop_pod("train")
 
 
-def test_containers_that_end_well_make_the_pod_succeed(node: InMemoryKubelet) -> None:
+def test_pod_succeeds_if_its_containers_exit_with_0(node: InMemoryKubelet) -> None:
     node.admit(train())
     assert node.stop_pod("train", 0) == "Succeeded"
     assert node.container_statuses("train")["app"].state.reason == "Completed"
 
 
-def test_an_evicted_pod_has_failed_whatever_its_containers_did(node: InMemoryKubelet) -> None:
+def test_evicted_pod_is_failed_with_any_exit_code(node: InMemoryKubelet) -> None:
     node.admit(train())
     low = "The node was low on resource: memory. "
     assert node.stop_pod("train", 0, reason="Evicted", message=low, disruption=low) == "Failed"
@@ -63,7 +62,7 @@ def test_an_evicted_pod_has_failed_whatever_its_containers_did(node: InMemoryKub
     assert status.conditions[0].type == "DisruptionTarget"
 
 
-def test_a_pod_that_never_ran_is_stopped(node: InMemoryKubelet) -> None:
+def test_pod_that_never_ran_can_be_stopped(node: InMemoryKubelet) -> None:
     node.admit(train(), start=False)
     assert node.stop_pod("train") == "Failed"
     assert isinstance(node.container_statuses("train")["app"].state, Waiting)
@@ -74,18 +73,18 @@ def test_a_pod_that_never_ran_is_stopped(node: InMemoryKubelet) -> None:
 # -- taken over ----------------------------------------------------------------------------
 
 
-def told(node: InMemoryKubelet, uid: str) -> dict[str, object]:
-    return status_object(PodUid(uid), node.pod_status(uid), now=node.clock.time())
+def status_of(node: InMemoryKubelet, uid: str) -> dict[str, object]:
+    return status_object(node.pod(uid).pod.uid, node.pod_status(uid), now=node.clock.time())
 
 
 def taken_over(old: InMemoryKubelet, new: InMemoryKubelet, wanted: Pod) -> object:
-    status = told(old, wanted.uid)
+    status = status_of(old, wanted.uid)
     return new.restore(
         wanted, allocated_devices(status), statuses=container_statuses_of(status), start_time=100.0
     )
 
 
-def test_a_pod_goes_on_with_its_devices(node: InMemoryKubelet) -> None:
+def test_restored_pod_keeps_its_devices(node: InMemoryKubelet) -> None:
     for uid in ("a", "b"):
         node.admit(train(uid))
     node.exit_container("b", "app", 1)
@@ -93,19 +92,19 @@ def test_a_pod_goes_on_with_its_devices(node: InMemoryKubelet) -> None:
     new = InMemoryKubelet(None, {GPU: 4}, clock=node.clock)
     assert taken_over(node, new, train("b")).admitted
     assert new.devices("b") == {"app": {GPU: ["gpu-1"]}}
-    assert told(new, "b") == told(node, "b")
+    assert status_of(new, "b") == status_of(node, "b")
     assert new.container_statuses("b")["app"].restart_count == 1
     assert new.admit(train("c", 3)).admitted
     assert not new.admit(train("d")).admitted
     new.self_check()
 
 
-def test_a_device_that_two_pods_claim_is_the_firsts(node: InMemoryKubelet) -> None:
+def test_first_of_two_restored_pods_keeps_a_device(node: InMemoryKubelet) -> None:
     node.restore(train("a"), {"app": {GPU: ["gpu-0"]}})
     answer = node.restore(train("b"), {"app": {GPU: ["gpu-0"]}})
     assert (answer.reason, answer.message) == (
         "UnexpectedAdmissionError",
-        "Allocate failed due to device gpu-0 of vendor.com/gpu is held by pod a already, which "
+        "Allocate failed due to device gpu-0 of vendor.com/gpu is already in use by pod a, which "
         "is unexpected",
     )
     assert node.pod_status("b").containers == ()
@@ -116,21 +115,21 @@ def test_a_device_that_two_pods_claim_is_the_firsts(node: InMemoryKubelet) -> No
     node.self_check()
 
 
-def test_without_word_of_devices_it_gets_new_ones(node: InMemoryKubelet) -> None:
+def test_pod_restored_without_devices_gets_new_ones(node: InMemoryKubelet) -> None:
     assert node.restore(train("a")).admitted
     assert node.devices("a") == {"app": {GPU: ["gpu-0"]}}
     assert node.pod("a").phase == "Running"
     assert node.container_statuses("a")["app"].restart_count == 0
 
 
-def test_a_device_that_failed_meanwhile_stays_with_its_pod(node: InMemoryKubelet) -> None:
+def test_restored_pod_keeps_a_failed_device(node: InMemoryKubelet) -> None:
     node.fail_device(GPU, "gpu-2")
     assert node.restore(train("a"), {"app": {GPU: ["gpu-2"]}}).admitted
     (status,) = node.allocated_resources_status("a")["app"]
     assert status.resources[0].health == "Unhealthy"
 
 
-def test_a_sidecar_that_nobody_told_of_gets_devices_of_its_own(node: InMemoryKubelet) -> None:
+def test_sidecar_missing_from_restored_devices_gets_its_own(node: InMemoryKubelet) -> None:
     wanted = pod("p", container("app", gpu=1), init=[container("side", gpu=1, restartable=True)])
     assert node.restore(wanted, {"app": {GPU: ["gpu-0"]}}).admitted
     assert node.devices("p") == {"app": {GPU: ["gpu-0"]}, "side": {GPU: ["gpu-1"]}}
@@ -139,7 +138,7 @@ def test_a_sidecar_that_nobody_told_of_gets_devices_of_its_own(node: InMemoryKub
 @pytest.mark.parametrize(
     ("policy", "code", "state"), [("Always", 1, Running), ("Never", 0, Terminated)]
 )
-def test_what_had_ended_goes_on_as_its_policy_says(
+def test_restored_containers_follow_the_restart_policy(
     node: InMemoryKubelet, policy: str, code: int, state: type
 ) -> None:
     wanted = train("a", restart_policy=RestartPolicy(policy))
@@ -156,7 +155,7 @@ def node_status(node: InMemoryKubelet, wanted: Pod) -> object:
     return node.container_statuses(wanted.uid)["app"]
 
 
-def test_a_checkpoint_knows_better(node: InMemoryKubelet) -> None:
+def test_checkpoint_overrides_restored_devices(node: InMemoryKubelet) -> None:
     held = checkpoint.PodDevicesEntry("a", "app", GPU, {-1: ("gpu-0",)}, b"")
     saved = checkpoint.Checkpoint((held,), {})
     new = InMemoryKubelet(None, {GPU: 4}, clock=node.clock)

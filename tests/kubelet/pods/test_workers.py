@@ -1,4 +1,4 @@
-"""Pods that are terminated at an awkward moment: nothing may stay behind for them."""
+"""Pods that are deleted at an awkward moment: nothing may remain allocated to them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pod(uid: str, *containers: dict[str, int]) -> Pod:
     return manifests.parse(pod_manifest(uid, *containers, uid=uid))
 
 
-def test_terminated_before_the_manager_knows_of_it(node):
+def test_pod_deleted_before_the_manager_admits_it(node):
     def terminate(event):
         if event.kind is EventKind.UNKNOWN_RESOURCE:
             node.terminate("p")
@@ -71,7 +71,7 @@ def test_terminated_before_the_manager_knows_of_it(node):
     node.check_nothing_left()
 
 
-def test_terminated_while_its_checkpoint_is_written(node):
+def test_pod_deleted_during_its_checkpoint_write(node):
     ending = threading.Thread(target=node.terminate, args=("p",))
 
     def terminate():
@@ -85,21 +85,21 @@ def test_terminated_while_its_checkpoint_is_written(node):
     node.check_nothing_left()
 
 
-def test_terminated_while_a_container_starts(node):
+def test_pod_deleted_during_a_container_start(node):
     def terminate(call: FakeCall) -> None:
         if call.method == PRE_START_CONTAINER:
             node.terminate("p")
 
     node.gpus.before_answer = terminate
     admission = node.workers.admit(pod("p", {GPU: 1}, {GPU: 1}), start=True)
-    gone = "pod default/p was terminated meanwhile"
+    gone = "pod default/p was deleted meanwhile"
     assert [each.error for each in admission.containers.values()] == [gone, gone]
     methods = [call.method for call in node.gpus.calls]
     assert methods == [ALLOCATE, ALLOCATE, PRE_START_CONTAINER]
     node.check_nothing_left()
 
 
-def test_a_pod_that_failed_and_is_admitted_again_keeps_its_devices():
+def test_failed_pod_that_is_readmitted_keeps_its_devices():
     entry = checkpoint.PodDevicesEntry("other", "main", GPU, {-1: ("gpu-3",)}, b"")
     node = FourGpus(checkpoint.Checkpoint((entry,), {GPU: ()}))
     node.gpus.allocate_error = RpcError("Unknown", "no")
@@ -111,7 +111,7 @@ def test_a_pod_that_failed_and_is_admitted_again_keeps_its_devices():
     assert node.manager.pods() == {"p", "q"}
 
 
-def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_path):
+def test_pod_deleted_during_an_allocation_frees_its_pci_devices(tmp_path):
     device = tmp_path / "bus/pci/devices/0000:01:00.0"
     device.mkdir(parents=True)
     (device / "vendor").write_text("0x1234\n")
@@ -140,9 +140,9 @@ def test_a_pod_deleted_during_an_allocation_gives_back_its_pci_devices_too(tmp_p
         max_size=30,
     )
 )
-def test_active_pods_are_shown_sorted_whatever_comes_and_goes(steps):
-    # Exactly the pods that were admitted and have neither failed nor gone, by namespace,
-    # name and UID; a pod that was rejected is not among them.
+def test_active_pods_stay_sorted(steps):
+    # Active are the pods that were admitted and have neither failed nor been deleted, sorted by
+    # namespace, name and UID.
     node = FourGpus()
     there: dict[str, tuple[str, str]] = {}
     for verb, namespace, name in steps:
@@ -169,7 +169,7 @@ def never(name: str, limits: dict[str, int]) -> Pod:
     return manifests.parse(manifest)
 
 
-def test_a_finished_pod_frees_its_devices_and_stays_known(node):
+def test_finished_pod_frees_its_devices_and_stays_known(node):
     assert node.admit(never("p", {GPU: 4}), start=True)
     assert node.workers.finish("p", {"main": 3}) is Phase.FAILED
     assert node.manager.holdings(PodUid("p")) == {}
@@ -177,7 +177,7 @@ def test_a_finished_pod_frees_its_devices_and_stays_known(node):
     assert [each.uid for each in node.pods.snapshot().inactive] == ["p"]
     assert [event.pod for event in node.events.recent(EventKind.FINISHED)] == ["p"]
     assert node.admit(pod("q", {GPU: 4}))
-    with pytest.raises(RequestError, match="is not active: it cannot finish"):
+    with pytest.raises(RequestError, match="is not active and cannot finish"):
         node.workers.finish("p", {})
     with pytest.raises(RequestError, match="pod default/p has failed"):
         node.workers.start_container("p", "main")
@@ -185,15 +185,15 @@ def test_a_finished_pod_frees_its_devices_and_stays_known(node):
     assert node.pods.uids() == {"q"}
 
 
-def test_a_pod_that_cannot_finish_keeps_its_devices(node):
+def test_pod_that_cannot_finish_keeps_its_devices(node):
     assert node.admit(pod("p", {GPU: 4}), start=True)
     with pytest.raises(RequestError, match="restartPolicy Always"):
         node.workers.finish("p", {})
     assert node.manager.holdings(PodUid("p")) and node.pods.known("p").is_active
 
 
-def test_an_admission_that_is_interrupted_after_its_commit_leaves_nothing(node):
-    """KeyboardInterrupt comes at any moment: here just after the devices were recorded."""
+def test_interrupt_after_the_commit_leaves_nothing(node):
+    """An interrupt can come at any moment: here just after the devices were committed."""
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -205,19 +205,21 @@ def test_an_admission_that_is_interrupted_after_its_commit_leaves_nothing(node):
     assert node.admit(pod("p", {GPU: 4}))
 
 
-def test_a_pod_of_the_checkpoint_that_comes_while_the_sources_become_ready_keeps_its_devices():
-    """The known pods are read and others are freed in one step: whoever comes in between has
-    to wait, and finds either its devices or none."""
+def test_pod_admitted_while_sources_become_ready_keeps_its_devices():
+    """Reading the known pods and freeing the others is atomic.
+
+    A pod that arrives in between waits, and finds either all of its devices or none.
+    """
     before = FourGpus()
     assert before.admit(pod("p", {GPU: 2})) and before.admit(pod("q", {GPU: 1}))
     after = FourGpus(checkpoint.loads(before.store.data or b""))
     assert after.admit(pod("q", {GPU: 1}))
-    asked, uids = threading.Event(), after.pods.uids
+    admitting, uids = threading.Event(), after.pods.uids
 
     def slow_uids() -> frozenset[PodUid]:
         found = uids()
-        threading.Thread(target=lambda: (asked.set(), after.admit(pod("p", {GPU: 2})))).start()
-        assert asked.wait(10)
+        threading.Thread(target=lambda: (admitting.set(), after.admit(pod("p", {GPU: 2})))).start()
+        assert admitting.wait(10)
         return found
 
     after.pods.uids = slow_uids
@@ -227,7 +229,7 @@ def test_a_pod_of_the_checkpoint_that_comes_while_the_sources_become_ready_keeps
     after.manager.self_check()
 
 
-def test_allocated_resources_status_tells_of_app_containers():
+def test_allocated_resources_status_has_only_app_containers():
     node = FourGpus()
     manifest = pod_manifest("p", {GPU: 1}, uid="p")
     manifest["spec"]["initContainers"] = [

@@ -362,9 +362,9 @@ def test_declared_resource_without_a_plugin(quirks: Quirks) -> None:
     assert (admission.admitted, admission.message) == (
         (True, "") if quirks else (False, UNREGISTERED)
     )
-    warned = "pod default/p container app asks for vendor.com/gpu, which no plugin registered: "
+    warned = "pod default/p container app requests vendor.com/gpu, which no plugin has registered: "
     assert node.messages(EventKind.UNKNOWN_RESOURCE) == (
-        [warned + "it runs without"] if quirks else []
+        [warned + "it runs without it"] if quirks else []
     )
 
 
@@ -552,7 +552,7 @@ def test_endpoint_outside_the_plugin_directory(quirks: Quirks, root: Path) -> No
         else:
             assert rejection == (
                 "failed to dial device plugin: endpoint '../x.sock' is not a file name: "
-                "name a socket in the plugin directory"
+                "use a socket in the plugin directory"
             )
             assert plugin.streams == 0
     kubelet.check()
@@ -592,7 +592,7 @@ def test_no_quirk_is_enabled_by_default() -> None:
 
 
 def test_an_unknown_quirk_is_rejected() -> None:
-    with pytest.raises(ValueError, match="unknown quirk Q99: choose from Q1, Q2, "):
+    with pytest.raises(ValueError, match="unknown quirk Q99: use one of Q1, Q2, "):
         Settings(quirks={"Q1", "Q99"})
 
 

@@ -1,4 +1,4 @@
-"""A connection to a plugin, where only this is looked at."""
+"""A single connection to a plugin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from devicemanager.kubelet.registration.connection import Connection
 from devicemanager.kubelet.settings import Settings
 
 
-def test_a_stream_on_a_connection_that_is_closed_already(directory: Path) -> None:
+def test_watch_on_a_closed_connection_ends_at_once(directory: Path) -> None:
     connection = Connection(directory / "p.sock", Settings())
     connection.close()
     ends: list[str] = []

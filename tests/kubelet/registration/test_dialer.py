@@ -1,4 +1,4 @@
-"""What one attempt to reach a plugin's socket finds, and when none is made."""
+"""The result of one attempt to reach a plugin's socket, and when none is made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path(directory: Path) -> Path:
 @pytest.mark.parametrize(
     ("limit", "most"), [(1024, 1024 - 64 - 1), (257, 257 - 64 - 1), (16, 16 - 4 - 1)]
 )
-def test_some_descriptors_are_left_alone(limit: int, most: int) -> None:
+def test_some_descriptors_stay_free(limit: int, most: int) -> None:
     assert leaves_enough(most, limit)
     assert not leaves_enough(most + 1, limit)
 
@@ -35,47 +35,47 @@ def test_some_descriptors_are_left_alone(limit: int, most: int) -> None:
     [
         (SETTINGS_FRAME, True, "it does not speak HTTP/2"),
         (PING_FRAME, False, "it does not speak HTTP/2"),
-        (SETTINGS_FRAME[:-1], False, "it takes connections and says nothing"),
-        (b"", False, "it takes connections and says nothing"),
+        (SETTINGS_FRAME[:-1], False, "it accepts connections but does not respond"),
+        (b"", False, "it accepts connections but does not respond"),
     ],
 )
-def test_who_serves_is_told_by_the_first_frame(
+def test_first_frame_shows_whether_grpc_is_served(
     path: Path, answer: bytes, served: bool, found: str
 ) -> None:
     attempt = Attempt(path)
     with hostile.raw_socket(path, answer):
         assert asyncio.run(attempt.run()) is served
-    assert attempt.found == f"{path}: {found}"
-    # Only who was silent waits apart from those that are new.
-    assert attempt.was_silent is ("says nothing" in found)
+    assert attempt.problem == f"{path}: {found}"
+    # Only silent sockets queue apart from new ones.
+    assert attempt.was_silent is ("does not respond" in found)
 
 
-def test_no_socket_is_to_be_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_descriptor_for_a_socket(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def rejected(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     attempt = Attempt(path)
 
     async def attempted() -> bool:
-        with monkeypatch.context() as patched:  # not while the loop makes its own
+        with monkeypatch.context() as patched:  # not while the loop creates its own
             patched.setattr(socket, "socket", rejected)
             return await attempt.run()
 
     assert asyncio.run(attempted()) is False
-    assert attempt.found == f"{path}: Too many open files"
+    assert attempt.problem == f"{path}: Too many open files"
 
 
-def test_nobody_listens(path: Path) -> None:
+def test_refused_connection(path: Path) -> None:
     attempt = Attempt(path)
     assert not asyncio.run(attempt.run())
-    assert attempt.found == f"{path}: No such file or directory"
+    assert attempt.problem == f"{path}: No such file or directory"
     path.touch()
     assert not asyncio.run(attempt.run())
-    assert attempt.found == f"{path}: it is not a socket"
+    assert attempt.problem == f"{path}: it is not a socket"
     assert not attempt.was_silent
 
 
-def test_attempts_come_quickly_at_first_and_then_once_a_second(
+def test_waits_between_attempts_double_up_to_a_second(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []

@@ -30,7 +30,7 @@ def connected(server: socket.socket) -> Iterator[tuple[socket.socket, socket.soc
             yield client, accepted
 
 
-def test_only_the_connections_of_one_socket_are_cut(directory: Path) -> None:
+def test_only_connections_of_the_socket_are_cut(directory: Path) -> None:
     with (
         listening(directory / "a") as cut,
         listening(directory / "b") as other,
@@ -41,7 +41,7 @@ def test_only_the_connections_of_one_socket_are_cut(directory: Path) -> None:
         assert client.recv(1) == b""
         near.sendall(b"x")
         assert far.recv(1) == b"x"
-        # It listens on, and those that come later stay.
+        # The socket keeps listening, and later connections stay.
         with connected(cut) as (later, accepted):
             accepted.sendall(b"y")
             assert later.recv(1) == b"y"
@@ -50,12 +50,14 @@ def test_only_the_connections_of_one_socket_are_cut(directory: Path) -> None:
 TAKE = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'wb'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 
 
-def test_the_locks_of_the_process_stay(directory: Path) -> None:
-    """Of a test's own database, say: a process gives up all locks of a file when it closes any
-    descriptor of it."""
+def test_file_locks_of_the_process_stay(directory: Path) -> None:
+    """A process loses all locks of a file when it closes any descriptor of it.
+
+    For example those of a test's database.
+    """
     path = directory / "database"
     with path.open("wb") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         drop_connections(directory / "a")
-        taken = subprocess.run([sys.executable, "-IS", "-c", TAKE, path], capture_output=True)
-    assert b"BlockingIOError" in taken.stderr
+        attempt = subprocess.run([sys.executable, "-IS", "-c", TAKE, path], capture_output=True)
+    assert b"BlockingIOError" in attempt.stderr

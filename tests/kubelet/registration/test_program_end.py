@@ -20,7 +20,7 @@ def request(endpoint: str, name: str = hostile.RESOURCE) -> dp.RegisterRequest:
     return dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=name)
 
 
-# Says where plugins register, and ends without a stop once its input does.
+# Prints where plugins register, and ends without a stop when its input ends.
 FORGETFUL = """
 import sys
 from devicemanager import MockKubelet
@@ -30,8 +30,8 @@ sys.stdin.read()
 """
 
 
-def test_a_program_that_forgets_to_stop_the_kubelet_ends(directory: Path) -> None:
-    """Although a socket is dialed, a list is read and an answer cannot be sent."""
+def test_program_exits_without_stopping_its_kubelet(directory: Path) -> None:
+    """Also while a socket is dialed, a list is read and a response cannot be sent."""
     with (
         subprocess.Popen(
             [sys.executable, "-c", FORGETFUL, str(directory)],

@@ -1,4 +1,4 @@
-"""What a registrar answers when the machine has nothing left for one more plugin."""
+"""Registrations when the machine has no resources left for one more plugin."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plugin(directory: Path) -> Iterator[hostile.RawPlugin]:
         yield served
 
 
-def test_a_plugin_is_rejected_if_no_thread_is_left_for_it(
+def test_registration_is_rejected_if_no_thread_can_be_started(
     manager: DeviceManager,
     registrar: Registrar,
     plugin: hostile.RawPlugin,
@@ -60,14 +60,14 @@ def test_a_plugin_is_rejected_if_no_thread_is_left_for_it(
     monkeypatch.setattr(Connection, "run", run)
     monkeypatch.setattr(Connection, "close", close)
     with pytest.raises(
-        RegistrationRejected, match=r"^the kubelet has no thread left: can't start new thread$"
+        RegistrationRejected, match=r"^the kubelet cannot start a thread: can't start new thread$"
     ):
         registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
     assert not manager.events.recent(EventKind.REGISTERED)
     assert closed == [plugin.path]
 
 
-def test_a_plugin_costs_the_thread_of_its_lists_and_no_other(
+def test_plugin_needs_only_one_thread(
     registrar: Registrar, plugin: hostile.RawPlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = threading.Thread.start
@@ -80,17 +80,19 @@ def test_a_plugin_costs_the_thread_of_its_lists_and_no_other(
     async def nothing() -> None:
         pass
 
-    registrar.run(nothing()).result(20)  # the loop has its thread now
+    registrar.run(nothing()).result(20)  # the loop's thread runs now
     monkeypatch.setattr(threading.Thread, "start", note)
     registrar.run(registrar.connect(R, plugin.path, "p.sock")).result(20)
-    ours = [name for name in started if name.startswith(("list-", "registration"))]
-    spun = [name for name in started if name.endswith("(_run)")]  # gRPC's, for a call's future
-    assert (ours, spun) == (["list-p.sock"], [])
+    kubelet_threads = [name for name in started if name.startswith(("list-", "registration"))]
+    spun = [
+        name for name in started if name.endswith("(_run)")
+    ]  # gRPC's thread for the future of a call
+    assert (kubelet_threads, spun) == (["list-p.sock"], [])
 
 
 @attrs.define
 class DialedBy(Dialer):
-    """Everybody is served at once, by the process of this id."""
+    """Serves every socket at once, by the process of this id."""
 
     pid: int
 
@@ -101,9 +103,9 @@ class DialedBy(Dialer):
 @pytest.mark.parametrize(
     ("pid", "limited"),
     [(0, False), (os.getpid(), False), (1, True)],
-    ids=["unknown", "our own", "another"],  # of a process, which no id may depend on
+    ids=["unknown", "our own", "another"],  # a process id that does not exist
 )
-def test_a_process_that_is_known_may_not_register_without_end(
+def test_registrations_of_a_process_are_limited(
     manager: DeviceManager, plugin: hostile.RawPlugin, pid: int, limited: bool
 ) -> None:
     settings = Settings(max_registrations_per_process=1)
@@ -116,8 +118,8 @@ def test_a_process_that_is_known_may_not_register_without_end(
         if limited:
             with pytest.raises(RegistrationRejected, match=r"^process 1 has 1 registrations"):
                 second.result(20)
-            (taken,) = manager.state.endpoints.connected()
-            registrar.deregister(taken.id)
+            (registered,) = manager.state.endpoints.connected()
+            registrar.deregister(registered.id)
             assert residue.eventually(lambda: not manager.state.endpoints.connected())
             second = registrar.run(registrar.connect(R, plugin.path, "q.sock"))
         second.result(20)
@@ -126,13 +128,13 @@ def test_a_process_that_is_known_may_not_register_without_end(
         registrar.stop()
 
 
-def test_a_plugin_that_does_not_say_its_options_takes_a_place_of_its_process(
+def test_plugin_without_options_counts_for_its_process(
     manager: DeviceManager, directory: Path
 ) -> None:
-    asked, answer = threading.Event(), threading.Event()
+    called, answer = threading.Event(), threading.Event()
 
     def options(request: bytes, context: hostile.Context) -> bytes:
-        asked.set()
+        called.set()
         assert answer.wait(20)
         context.abort(grpc.StatusCode.INTERNAL, "on purpose")
 
@@ -143,7 +145,7 @@ def test_a_plugin_that_does_not_say_its_options_takes_a_place_of_its_process(
     try:
         with hostile.RawPlugin(directory / "p.sock", options=options) as plugin:
             slow = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
-            assert asked.wait(20)
+            assert called.wait(20)
             for name in ("q.sock", "r.sock"):
                 with pytest.raises(RegistrationRejected, match=full):
                     registrar.run(registrar.connect(R, plugin.path, name)).result(20)
@@ -152,7 +154,7 @@ def test_a_plugin_that_does_not_say_its_options_takes_a_place_of_its_process(
                 slow.result(20)
         with hostile.RawPlugin(directory / "s.sock") as plugin:
             registrar.run(registrar.connect(R, plugin.path, "s.sock")).result(20)
-            # The same again replaces it.
+            # The same plugin again replaces it.
             registrar.run(registrar.connect(R, plugin.path, "s.sock")).result(20)
     finally:
         answer.set()
@@ -161,33 +163,33 @@ def test_a_plugin_that_does_not_say_its_options_takes_a_place_of_its_process(
 
 
 @attrs.define
-class Held:
-    """Holds up whoever publishes that a plugin has registered."""
+class Blocked:
+    """Blocks the publisher of the event that a plugin has registered."""
 
-    came: threading.Event = attrs.field(factory=threading.Event)
+    reached: threading.Event = attrs.field(factory=threading.Event)
     go_on: threading.Event = attrs.field(factory=threading.Event)
 
     def __call__(self, event: Event) -> None:
         if event.kind is EventKind.REGISTERED:
-            self.came.set()
+            self.reached.set()
             assert self.go_on.wait(20)
 
 
-def test_a_plugin_that_is_taken_in_too_late_is_let_go(
+def test_plugin_registered_too_late_is_disconnected(
     manager: DeviceManager,
     registrar: Registrar,
     plugin: hostile.RawPlugin,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The kubelet stops, or the socket vanishes, while the manager takes it in."""
-    held = Held()
+    """The kubelet stops, or the socket vanishes, while the manager registers the plugin."""
+    held = Blocked()
     manager.events.subscribe(held)
     registering = registrar.run(registrar.connect(R, plugin.path, "p.sock"))
-    assert held.came.wait(20)
+    assert held.reached.wait(20)
     registrar.interrupt()
     assert registering.cancelled()
     held.go_on.set()
-    # The event comes last.
+    # The event is published last.
     assert residue.eventually(lambda: bool(manager.events.recent(EventKind.STREAM_ENDED)))
     assert not manager.state.endpoints.connected()
     (ended,) = manager.events.recent(EventKind.STREAM_ENDED)
@@ -195,13 +197,13 @@ def test_a_plugin_that_is_taken_in_too_late_is_let_go(
     assert not caplog.records
 
 
-def test_the_stop_waits_for_a_plugin_that_is_being_taken_in(
+def test_stop_waits_for_a_registration_in_progress(
     manager: DeviceManager,
     registrar: Registrar,
     plugin: hostile.RawPlugin,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    held = Held()
+    held = Blocked()
     manager.events.subscribe(held)
     join = Connection.join
     ended: list[bool] = []
@@ -213,7 +215,7 @@ def test_the_stop_waits_for_a_plugin_that_is_being_taken_in(
 
     monkeypatch.setattr(Connection, "join", wait)
     registrar.run(registrar.connect(R, plugin.path, "p.sock"))
-    assert held.came.wait(20)
+    assert held.reached.wait(20)
     registrar.stop()
     held.go_on.set()  # in any case
     assert ended == [True]

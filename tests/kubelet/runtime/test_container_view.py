@@ -1,4 +1,4 @@
-"""What a runtime would be told of an admitted container."""
+"""The OCI configuration of an admitted container."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def admitted(kubelet: MockKubelet, settings: ContainerSettings) -> ContainerOutc
     return admission.containers["app"]
 
 
-def test_settings_become_a_part_of_an_oci_configuration(mock_kubelet: MockKubelet) -> None:
+def test_settings_become_part_of_an_oci_configuration(mock_kubelet: MockKubelet) -> None:
     null = DeviceSpec(container_path="/dev/gpu0", host_path="/dev/null", permissions="rw")
     container = admitted(mock_kubelet, ContainerSettings(envs={"GPU": "a"}, devices=(null,)))
     config = container.oci().config
@@ -42,15 +42,15 @@ def test_settings_become_a_part_of_an_oci_configuration(mock_kubelet: MockKubele
     assert rule == {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"}
 
 
-def test_cdi_devices_are_looked_up(mock_kubelet: MockKubelet, tmp_path: Path) -> None:
+def test_cdi_devices_are_resolved(mock_kubelet: MockKubelet, tmp_path: Path) -> None:
     container = admitted(mock_kubelet, ContainerSettings(cdi_devices=("vendor.com/gpu=a",)))
-    with pytest.raises(UnresolvedCdiDevices, match="looked in /etc/cdi, /var/run/cdi"):
+    with pytest.raises(UnresolvedCdiDevices, match="searched /etc/cdi, /var/run/cdi"):
         container.oci()
     (tmp_path / "gpu.json").write_text(json.dumps(CDI))
     assert container.oci(load([tmp_path])).config == {"process": {"env": ["FROM=cdi"]}}
 
 
-def test_what_the_host_does_not_have_is_named(mock_kubelet: MockKubelet) -> None:
+def test_missing_host_device_is_named(mock_kubelet: MockKubelet) -> None:
     absent = DeviceSpec(container_path="/dev/gpu0", host_path="/dev/absent")
     container = admitted(mock_kubelet, ContainerSettings(devices=(absent,)))
     with pytest.raises(OciError, match="device /dev/gpu0: /dev/absent on the host: No such file"):

@@ -1,4 +1,4 @@
-"""Run options to an OCI fragment, with a host that the test makes up."""
+"""Run options to an OCI fragment, with a host that the test defines."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,7 +46,7 @@ def host(path: str) -> Mapping[str, HostNode]:
 
 
 def registry(**edits: ContainerEdits) -> Registry:
-    """CDI devices vendor.com/gpu=0, ... from ``d0=...``; ``all=...`` is the file's own."""
+    """CDI devices vendor.com/gpu=0, ... from ``d0=...``; ``all=...`` are the file's own edits."""
     devices = {name[1:]: value for name, value in edits.items() if name != "all"}
     spec = CdiSpec(
         Path("gpu.json"), "vendor.com/gpu", "0.6.0", devices, edits.get("all", ContainerEdits())
@@ -60,11 +60,11 @@ def config(options: RunOptions, cdi: Registry | None = None) -> dict[str, Any]:
     return dict(fragment.config)
 
 
-def test_nothing_to_say_is_an_empty_fragment() -> None:
+def test_empty_options_make_an_empty_fragment() -> None:
     assert config(RunOptions()) == {}
 
 
-def test_every_run_option_has_its_place() -> None:
+def test_every_run_option_is_rendered() -> None:
     options = RunOptions(
         envs={"A": "1", "EMPTY": ""},
         mounts=(
@@ -131,7 +131,7 @@ def test_every_run_option_has_its_place() -> None:
     }
 
 
-def test_a_directory_gives_the_nodes_below_it() -> None:
+def test_directory_is_rendered_as_the_nodes_below_it() -> None:
     linux = config(
         RunOptions(
             devices=(
@@ -147,7 +147,7 @@ def test_a_directory_gives_the_nodes_below_it() -> None:
 
 
 @pytest.mark.parametrize(("permissions", "access"), [("r", "ro"), ("rw", "rw")])
-def test_a_path_without_nodes_is_mounted(permissions: str, access: str) -> None:
+def test_path_without_nodes_is_mounted(permissions: str, access: str) -> None:
     device = DeviceSpec(
         container_path="/sys/class/fpga", host_path="/sys/class/fpga", permissions=permissions
     )
@@ -155,7 +155,7 @@ def test_a_path_without_nodes_is_mounted(permissions: str, access: str) -> None:
     assert mount["source"] == "/sys/class/fpga" and mount["options"][-1] == access
 
 
-def test_a_fifo_has_no_numbers_and_no_rule() -> None:
+def test_fifo_has_no_numbers_and_no_rule() -> None:
     linux = config(
         RunOptions(
             devices=(DeviceSpec(container_path="/dev/p", host_path="/dev/pipe", permissions="rw"),)
@@ -196,13 +196,16 @@ def test_a_fifo_has_no_numbers_and_no_rule() -> None:
         ),
         (
             RunOptions(envs={"A=B": "1"}),
-            "device plugins: 'A=B' is not a name of an environment variable",
+            "device plugins: 'A=B' is not a valid environment variable name",
         ),
         (
             RunOptions(envs={"A\nB": "1"}),
-            "device plugins: 'A B' is not a name of an environment variable",
+            "device plugins: 'A B' is not a valid environment variable name",
         ),
-        (RunOptions(envs={"": "1"}), "device plugins: '' is not a name of an environment variable"),
+        (
+            RunOptions(envs={"": "1"}),
+            "device plugins: '' is not a valid environment variable name",
+        ),
         (
             RunOptions(envs={"A": "a\0b"}),
             "device plugins: environment variable A has a NUL in its value",
@@ -228,30 +231,30 @@ def test_a_fifo_has_no_numbers_and_no_rule() -> None:
         (
             RunOptions(network_interfaces=(NetworkInterface("eth42", "a/b"),)),
             "device plugins: network interface 'a/b': "
-            "a name has 1 to 15 bytes without blanks, '/' and ':'",
+            "use 1 to 15 bytes without blanks, '/' and ':'",
         ),
         (
             RunOptions(pci_devices=(PciDevice("80\n", "\x1b[2J"),)),
-            r"PCI device 80 :\x1b[2J has no address yet: resolve it at allocation",
+            r"PCI device 80 :\x1b[2J has no address: resolve it at allocation",
         ),
         (
             RunOptions(pci_devices=(PciDevice("8086", "1572"),)),
-            "PCI device 8086:1572 has no address yet: resolve it at allocation",
+            "PCI device 8086:1572 has no address: resolve it at allocation",
         ),
     ],
 )
-def test_what_cannot_be_rendered_is_named(options: RunOptions, text: str) -> None:
+def test_invalid_setting_is_named(options: RunOptions, text: str) -> None:
     with pytest.raises(OciError) as error:
         render(options, nodes=host)
     assert str(error.value) == text
 
 
-def test_conflicts_of_the_run_options_are_passed_on() -> None:
+def test_conflicts_of_the_run_options_are_listed() -> None:
     conflict = Conflict("device", "/dev/c", "a.com/a", "/dev/1", "a.com/b", "/dev/2")
     assert render(RunOptions(conflicts=(conflict,)), nodes=host).conflicts == (conflict,)
 
 
-def test_cdi_edits_have_their_place() -> None:
+def test_cdi_edits_are_rendered() -> None:
     cdi = registry(
         all=ContainerEdits(
             env=("ALL=yes",),
@@ -321,7 +324,7 @@ def test_cdi_edits_have_their_place() -> None:
     }
 
 
-def test_a_cdi_name_without_specifications_is_named() -> None:
+def test_unresolvable_cdi_name_is_named() -> None:
     with pytest.raises(UnresolvedCdiDevices, match=GPU):
         render(RunOptions(cdi_devices=(GPU,)), nodes=host)
 
@@ -335,15 +338,15 @@ def test_a_cdi_name_without_specifications_is_named() -> None:
         ),
         (
             CdiDeviceNode(path="/dev/g", host_path="/dev/gpu0", type="b"),
-            "/dev/gpu0 is no device node of type b on",
+            "/dev/gpu0 is not a device node of type b on",
         ),
         (
             CdiDeviceNode(path="/dev/g", host_path="/dev/bus"),
-            "/dev/bus is no device node on the host",
+            "/dev/bus is not a device node on the host",
         ),
     ],
 )
-def test_a_cdi_device_that_is_not_on_the_host(node: CdiDeviceNode, text: str) -> None:
+def test_cdi_device_missing_on_the_host_is_named(node: CdiDeviceNode, text: str) -> None:
     cdi = registry(d0=ContainerEdits(device_nodes=(node,)))
     with pytest.raises(OciError, match=text):
         render(RunOptions(cdi_devices=(GPU,)), cdi, host)
@@ -359,7 +362,7 @@ OPTIONS = RunOptions(
 
 
 @pytest.mark.parametrize(
-    ("edits", "kind", "key", "kept", "dropped"),
+    ("edits", "kind", "key", "kept_value", "dropped_value"),
     [
         (ContainerEdits(env=("A=2",)), "env", "A", "2", "1"),
         (
@@ -388,18 +391,20 @@ OPTIONS = RunOptions(
     ],
     ids=["env", "mount", "device", "interface", "interface name", "mount over device"],
 )
-def test_a_later_edit_wins_and_the_conflict_is_listed(
-    edits: ContainerEdits, kind: str, key: str, kept: str, dropped: str
+def test_later_edit_wins_and_the_conflict_is_listed(
+    edits: ContainerEdits, kind: str, key: str, kept_value: str, dropped_value: str
 ) -> None:
     fragment = render(OPTIONS, registry(d0=edits), host)
-    assert fragment.conflicts == (Conflict(kind, key, GPU, kept, "device plugins", dropped),)
+    assert fragment.conflicts == (
+        Conflict(kind, key, GPU, kept_value, "device plugins", dropped_value),
+    )
     linux = fragment.config["linux"]
     assert len(fragment.config["process"]["env"]) == 1
     assert len(linux["netDevices"]) == 1
     assert len(linux.get("devices", [])) + len(fragment.config["mounts"]) == 2
 
 
-def test_the_same_wish_twice_is_no_conflict() -> None:
+def test_equal_edits_do_not_conflict() -> None:
     edits = ContainerEdits(
         env=("A=1",),
         mounts=(CdiMount(host_path="/h1", container_path="/m"),),
@@ -409,7 +414,7 @@ def test_the_same_wish_twice_is_no_conflict() -> None:
     assert render(OPTIONS, registry(d0=edits), host).conflicts == ()
 
 
-def test_a_mounted_device_node_keeps_its_access_rule() -> None:
+def test_mounted_device_node_keeps_its_access_rule() -> None:
     options = RunOptions(
         devices=(DeviceSpec(container_path="/dev/g", host_path="/dev/gpu0", permissions="rw"),),
         mounts=(Mount(container_path="/dev/g", host_path="/dev/gpu0"),),
@@ -418,20 +423,20 @@ def test_a_mounted_device_node_keeps_its_access_rule() -> None:
     assert config(options)["linux"] == {"resources": {"devices": [rule]}}
 
 
-def test_nodes_are_read_from_the_host(tmp_path: Path) -> None:
+def test_read_nodes_reads_the_host(tmp_path: Path) -> None:
     null = read_nodes("/dev/null")[""]
     assert (null.type, null.major, null.minor) == ("c", 1, 3)
     (tmp_path / "link").symlink_to("/dev/null")
     (tmp_path / "file").write_text("")
     assert read_nodes(str(tmp_path / "link")) == {"": null}
     assert read_nodes(str(tmp_path / "file")) == {}
-    # Below a directory a link is not followed: it may lead anywhere.
+    # Links below a directory are not followed: they can lead anywhere.
     assert read_nodes(str(tmp_path)) == {}
     with pytest.raises(FileNotFoundError):
         read_nodes(str(tmp_path / "absent"))
 
 
-def test_applying_replaces_what_is_the_same_and_adds_the_rest() -> None:
+def test_apply_replaces_equal_entries_and_adds_others() -> None:
     base = {
         "ociVersion": "1.0.2",
         "process": {"env": ["A=old", "B=2"], "args": ["sh"], "user": {"additionalGids": [44]}},
@@ -476,10 +481,10 @@ paths = st.sampled_from(["/a", "/a/b", "/a/b/c", "/d"])
     st.dictionaries(paths, st.sampled_from(["/h1", "/h2"])),
     st.dictionaries(paths, st.sampled_from(["/h1", "/dev/gpu1"])),
 )
-def test_one_thing_per_path_parents_first_and_the_rest_listed(
+def test_each_path_has_one_mount_parents_first(
     devices: dict[str, str], mounts: dict[str, str], cdi_mounts: dict[str, str]
 ) -> None:
-    """A container path shows one host path, and every other one asked for is a conflict."""
+    """A container path shows one host path; every other host path for it is a conflict."""
     options = RunOptions(
         devices=tuple(
             DeviceSpec(container_path=path, host_path=source)
@@ -500,13 +505,13 @@ def test_one_thing_per_path_parents_first_and_the_rest_listed(
     nodes = [device["path"] for device in fragment.config.get("linux", {}).get("devices", ())]
     assert not set(nodes) & set(shown) and len(nodes) == len(set(nodes))
     listed = {(conflict.key, conflict.dropped_value) for conflict in fragment.conflicts}
-    for asked in (devices, mounts, cdi_mounts):
-        for path, source in asked.items():
+    for sources in (devices, mounts, cdi_mounts):
+        for path, source in sources.items():
             assert path in nodes or shown[path] == source or (path, source) in listed
 
 
-def test_no_path_leads_out_of_the_container_or_beside_a_conflict() -> None:
-    """A runtime resolves them, so they are compared as it will see them."""
+def test_paths_are_normalized_before_they_are_compared() -> None:
+    """A runtime resolves paths, so they are compared in the resolved form."""
     options = RunOptions(
         mounts=(
             Mount(container_path="/a/../../m", host_path="/h1"),
@@ -522,14 +527,14 @@ def test_no_path_leads_out_of_the_container_or_beside_a_conflict() -> None:
     )
 
 
-def test_a_directory_with_more_files_than_any_device_has_is_rejected() -> None:
-    """A plugin may name the host's root."""
-    with pytest.raises(OciError, match="/ on the host: more than 10000 files are below it"):
+def test_directory_with_too_many_files_is_rejected() -> None:
+    """A plugin can name the root of the host."""
+    with pytest.raises(OciError, match="/ on the host: more than 10000 files below it"):
         render(RunOptions(devices=(DeviceSpec(container_path="/dev/p", host_path="/"),)))
 
 
 @pytest.mark.parametrize("count", [20_000])
-def test_very_many_settings_are_rendered(count: int) -> None:
+def test_many_settings_are_rendered_in_linear_time(count: int) -> None:
     numbers = range(count)
     options = RunOptions(
         envs={f"E{n}": "1" for n in numbers},

@@ -1,4 +1,4 @@
-"""A real container runtime starts what the fragment says."""
+"""A real container runtime starts a container with the fragment."""
 
 import json
 import os
@@ -31,7 +31,7 @@ Run = Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]
 
 
 def base_config(script: str) -> dict[str, Any]:
-    """A shell over the host's own system directories, read-only, and nothing else."""
+    """A shell over the host's system directories, read-only."""
     namespaces = [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")]
     linux: dict[str, Any] = {"namespaces": namespaces}
     if os.geteuid():
@@ -62,7 +62,7 @@ def base_config(script: str) -> dict[str, Any]:
 
 @pytest.fixture(params=["crun", "runc"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    """Runs a configuration in a container; skips where that is not possible at all."""
+    """Run a configuration in a container; skip where that is not possible."""
     program = shutil.which(request.param)
     if program is None:
         pytest.skip(f"{request.param} is not installed")
@@ -86,7 +86,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     return start
 
 
-def test_the_container_sees_its_devices_environment_and_mounts(run: Run, tmp_path: Path) -> None:
+def test_container_sees_its_devices_environment_and_mounts(run: Run, tmp_path: Path) -> None:
     response = dp.ContainerAllocateResponse(envs={"GPU": "zero"})
     (tmp_path / "vendor").mkdir()
     (tmp_path / "vendor/driver").write_text("driver of the host\n")
@@ -125,6 +125,6 @@ def test_the_container_sees_its_devices_environment_and_mounts(run: Run, tmp_pat
     ]
 
 
-def test_without_the_fragment_there_is_none_of_it(run: Run) -> None:
+def test_container_sees_none_of_them_without_the_fragment(run: Run) -> None:
     done = run(base_config("echo env $GPU; ls /dev/gpu0 /opt/vendor 2>/dev/null; true"))
     assert done.stdout == "env\n"

@@ -1,4 +1,4 @@
-"""Messages to values and back; what is broken is one typed error."""
+"""Messages to values and back; broken messages are one typed error."""
 
 import attrs
 import pytest
@@ -46,7 +46,7 @@ settings_values = st.builds(
 )
 devices = st.builds(
     Device,
-    # Ids of 127 bytes and more have a length of two bytes on the wire.
+    # Ids of 128 bytes and more have a length of two bytes on the wire.
     st.one_of(texts, st.integers(120, 135).map("x".__mul__)),
     st.sampled_from(["Healthy", "Unhealthy", "", "odd"]),
     st.none() | st.lists(st.integers(-5, 2**40), max_size=3).map(tuple),
@@ -68,7 +68,7 @@ def list_message(values: list[Device]) -> bytes:
 
 
 @given(settings_values)
-def test_settings_travel_through_bytes_unchanged(settings: ContainerSettings) -> None:
+def test_settings_survive_a_round_trip_through_bytes(settings: ContainerSettings) -> None:
     data = settings_to_bytes(settings)
     assert settings_from_bytes(data) == settings
     assert settings_from_message(settings_to_message(settings)) == settings
@@ -84,12 +84,12 @@ def test_any_bytes_are_settings_or_a_wire_error(data: bytes) -> None:
         assert "\n" not in str(error)
 
 
-def test_broken_settings_say_what_they_should_have_been() -> None:
+def test_broken_settings_error_names_the_message() -> None:
     with pytest.raises(WireError, match=r"^3 bytes are not a ContainerAllocateResponse"):
         settings_from_bytes(b"\x0a\xff\x01")
 
 
-def test_an_unnamed_container_interface_keeps_its_name() -> None:
+def test_interface_without_container_name_keeps_its_name() -> None:
     message = dp.ContainerAllocateResponse()
     message.typed_devices.add(netlink=dp.NetlinkDevice(interface_name="eth42"))
     assert settings_from_message(message).network_interfaces == (
@@ -97,7 +97,7 @@ def test_an_unnamed_container_interface_keeps_its_name() -> None:
     )
 
 
-def test_a_typed_device_of_unknown_kind_is_rejected_not_dropped() -> None:
+def test_typed_device_of_unknown_kind_is_rejected() -> None:
     message = dp.ContainerAllocateResponse()
     message.typed_devices.add(pci=dp.PciDevice(vendor_id="8086", product_id="1572"))
     message.typed_devices.add()
@@ -106,17 +106,17 @@ def test_a_typed_device_of_unknown_kind_is_rejected_not_dropped() -> None:
 
 
 def rows(message: bytes) -> tuple[Device, ...]:
-    """What a message says, as values."""
+    """Return a message's devices as values."""
     columns = device_columns(message)
     return tuple(map(Device, columns.ids, columns.health, columns.numa))
 
 
 @given(st.lists(devices, max_size=8))
-def test_device_lists_read_as_protobuf_reads_them(values: list[Device]) -> None:
+def test_device_lists_are_decoded_as_by_protobuf(values: list[Device]) -> None:
     assert rows(list_message(values)) == tuple(values)
 
 
-def test_very_many_devices_that_repeat_are_read_as_they_come() -> None:
+def test_many_repeated_devices_are_decoded_in_order() -> None:
     few = [Device("b", "Healthy", (1,)), Device("a", "odd"), Device("b", "Healthy", (1,))]
     columns = device_columns(list_message(few) * 40_000)
     assert columns.ids == ["b", "a", "b"] * 40_000
@@ -125,26 +125,26 @@ def test_very_many_devices_that_repeat_are_read_as_they_come() -> None:
 
 
 @given(st.lists(st.lists(devices, min_size=2, max_size=3), max_size=6))
-def test_a_list_reads_the_same_after_any_others(lists: list[list[Device]]) -> None:
+def test_decoding_does_not_depend_on_earlier_lists(lists: list[list[Device]]) -> None:
     reader = ListReader()
     read = [reader.read(list_message(values)) for values in lists]
     for columns, values in zip(read, lists, strict=True):
         assert list(map(Device, columns.ids, columns.health, columns.numa)) == values
 
 
-def test_a_broken_list_leaves_what_was_read_before() -> None:
-    well, ill = Device("a", "Healthy"), Device("b", "Unhealthy", (1,))
+def test_broken_list_keeps_the_previous_columns() -> None:
+    healthy, unhealthy = Device("a", "Healthy"), Device("b", "Unhealthy", (1,))
     reader = ListReader()
-    reader.read(list_message([well, well]))
+    reader.read(list_message([healthy, healthy]))
     with pytest.raises(WireError):
         reader.read(fields((0x0A, b"\x0a\x50abc"), (0x0A, b"")))
-    columns = reader.read(list_message([well, ill]))
-    assert list(map(Device, columns.ids, columns.health, columns.numa)) == [well, ill]
+    columns = reader.read(list_message([healthy, unhealthy]))
+    assert list(map(Device, columns.ids, columns.health, columns.numa)) == [healthy, unhealthy]
 
 
 @given(st.lists(st.binary(max_size=12), max_size=6))
-def test_any_device_bytes_read_as_protobuf_reads_them(blobs: list[bytes]) -> None:
-    """The walk over bytes agrees with protobuf, also on what no sane encoder writes."""
+def test_any_device_bytes_are_decoded_as_by_protobuf(blobs: list[bytes]) -> None:
+    """Cutting bytes agrees with protobuf, also for encodings that no usual encoder writes."""
     data = b"".join(b"\x0a" + bytes([len(blob)]) + blob for blob in blobs)
     try:
         expected = [
@@ -176,7 +176,7 @@ def fields(*pairs: tuple[int, bytes]) -> bytes:
     ],
     ids=["two ids", "one id twice", "id erased", "id last", "id empty", "no id", "id only", "none"],
 )
-def test_odd_encodings_read_as_protobuf_reads_them(blob: bytes) -> None:
+def test_unusual_encodings_are_decoded_as_by_protobuf(blob: bytes) -> None:
     plain = fields((0x0A, b"c"), (0x12, b"Healthy"))
     data = fields((0x0A, plain), (0x0A, blob), (0x0A, plain), (0x0A, blob), (0x0A, plain))
     message = dp.ListAndWatchResponse.FromString(data)
@@ -190,27 +190,27 @@ def test_odd_encodings_read_as_protobuf_reads_them(blob: bytes) -> None:
     [b"\x0a\x05\x0a", fields((0x0A, b"\x0a\x50abc")), fields((0x0A, b"\x0a\x01\xff\x12\x01x"))],
     ids=["list cut short", "device cut short", "id is not text"],
 )
-def test_a_broken_list_is_one_wire_error(data: bytes) -> None:
+def test_broken_list_is_a_wire_error(data: bytes) -> None:
     good = fields((0x0A, fields((0x0A, b"c"), (0x12, b"x"))))
     with pytest.raises(WireError, match="are not a ListAndWatchResponse"):
         device_columns(good + data)
 
 
-def test_a_topology_without_nodes_is_told_from_none() -> None:
+def test_empty_topology_differs_from_no_topology() -> None:
     message = dp.ListAndWatchResponse()
     message.devices.add(ID="a", health="Healthy").topology.SetInParent()
     message.devices.add(ID="b", health="Healthy")
     assert device_columns(message.SerializeToString()).numa == [(), None]
 
 
-def test_a_long_id_is_not_cut_where_a_short_one_ends() -> None:
-    # The long id's last byte and what follows it are the very bytes of the short rest.
+def test_long_id_is_not_cut_like_a_short_one() -> None:
+    # The long id's last byte and the bytes after it are exactly the rest of the short id.
     short = Device("a", "\x11" + "y" * 17)
     long = Device("x" * 143 + "\x12", "y" * 17)
     assert rows(list_message([short, long])) == (short, long)
 
 
-def test_what_follows_one_id_may_replace_another() -> None:
+def test_second_id_in_a_device_replaces_the_first() -> None:
     first = fields((0x0A, b"b"), (0x12, b"Healthy"), (0x0A, b"b"))
     second = fields((0x0A, b"c"), (0x12, b"Healthy"), (0x0A, b"b"))
     assert device_columns(fields((0x0A, first), (0x0A, second))).ids == ["b", "b"]

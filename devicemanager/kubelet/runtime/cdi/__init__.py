@@ -1,7 +1,13 @@
-"""CDI devices: names to container edits, through specification files.
+"""The Container Device Interface as a runtime reads it: device names to container edits.
 
-What belongs here: the Container Device Interface as a runtime reads it. What never does:
-gRPC, and anything that changes a host. Nothing here is specific to the device manager.
+``load`` reads all specification files of some directories into a ``Registry``, and
+``Registry.resolve`` returns the edits for names of devices, in the order in which a runtime
+applies them. Nothing here is specific to the device manager, and nothing changes the host.
+
+Invariants: a file with any error is rejected as a whole and named in ``Registry.errors``; other
+files are used nevertheless. A name that two files of one directory define is unresolvable.
+
+Start reading with ``registry``; ``files`` checks one file, ``values`` has its values.
 """
 
 from devicemanager.kubelet.runtime.cdi.registry import DEFAULT_DIRECTORIES, Registry, load

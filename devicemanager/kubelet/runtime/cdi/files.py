@@ -1,8 +1,9 @@
-"""Reading and checking CDI specification files.
+"""Read and check CDI specification files.
 
 The format is that of the Container Device Interface up to version 1.1: JSON or YAML with
-``cdiVersion``, ``kind``, ``devices`` and ``containerEdits``. A file with anything wrong
-in it is rejected as a whole, with the place named: half a device is worse than none.
+``cdiVersion``, ``kind``, ``devices`` and ``containerEdits``. A file with any error is rejected
+as a whole, with the place named: half a device is worse than none. ``_Table`` consumes a
+mapping field by field, so that fields that nothing consumed are errors.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "pos
 _NODE_TYPES = ("b", "c", "u", "p")
 _T = TypeVar("_T")
 _MAX_SIZE = 1 << 20
-"""Bytes of the largest file; those of drivers for many devices have some 100 KB."""
+"""Maximum bytes of a file; those of drivers with many devices have some 100 KB."""
 _MAX_TEXT = 500
 _MAX_INT64, _MAX_UINT32 = 2**63 - 1, 2**32 - 1
 
 
 class _Invalid(ValueError):
-    """A reason, not yet with its file."""
+    """A reason, without the file name."""
 
 
 def load_spec(path: Path) -> CdiSpec:
     """Read and check one ``.json`` or ``.yaml`` file. Raises ``CdiSpecError``.
 
-    Whatever stands there and whatever it says: only a regular file of at most 1 MiB is
-    read, and its aliases are counted before they are unfolded.
+    Safe for any path and any contents: only a regular file of at most 1 MiB is read, and
+    aliases are counted before they are expanded.
     """
     try:
         return _spec(path, _document(path))
@@ -64,16 +65,17 @@ def _rejected(path: Path, reason: str) -> CdiSpecError:
 
 def _document(path: Path) -> Any:
     text = read_regular(path, _MAX_SIZE).decode()
+    # Not by contents: YAML accepts nearly all JSON, and more that a JSON reader rejects.
     if path.suffix == ".json":
         return json.loads(text)
     documents = load_documents(text)
     if len(documents) != 1:
-        raise _Invalid(f"{len(documents)} YAML documents: there must be one")
+        raise _Invalid(f"{len(documents)} YAML documents: expected one")
     return documents[0]
 
 
 class _Table:
-    """A mapping of the file, taken apart field by field; what is left over is rejected."""
+    """A mapping of the file, consumed field by field; remaining fields are errors."""
 
     def __init__(self, value: Any, place: str) -> None:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
@@ -89,7 +91,7 @@ class _Table:
 
     def _take(self, key: str, kind: type[_T], name: str) -> _T | None:
         value = self._left.pop(key, None)
-        # A bool is an int to isinstance, but not to anybody who writes a file.
+        # isinstance accepts a bool as an int; a file must not.
         if value is not None and (
             not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
         ):
@@ -144,7 +146,7 @@ def _spec(path: Path, document: Any) -> CdiSpec:
     table = _Table(document, "specification")
     version = table.required("cdiVersion")
     if version.removeprefix("v") not in _VERSIONS:
-        raise _Invalid(f"cdiVersion {shown(version)} is not known (0.1.0 to 1.1.0)")
+        raise _Invalid(f"unknown cdiVersion {shown(version)}: use 0.1.0 to 1.1.0")
     kind = table.required("kind")
     if not is_kind(kind):
         raise _Invalid(f"kind must be of the form vendor.com/class, not {shown(kind)}")
@@ -152,11 +154,12 @@ def _spec(path: Path, document: Any) -> CdiSpec:
     listed = table.tables("devices", _device)
     devices = dict(listed)
     if not devices:
-        raise _Invalid("there are no devices")
+        raise _Invalid("no devices")
+    # A dict keeps the last of two equal names, and the user would not know which one counts.
     if len(devices) < len(listed):
         names = Counter(name for name, _ in listed)
         twice = shown(max(names, key=names.__getitem__))
-        raise _Invalid(f"device {twice} is there more than once")
+        raise _Invalid(f"duplicate device {twice}")
     edits = _edits(table.table("containerEdits"))
     table.end()
     return CdiSpec(path, kind, version, devices, edits)
@@ -165,11 +168,12 @@ def _spec(path: Path, document: Any) -> CdiSpec:
 def _device(table: _Table) -> tuple[str, ContainerEdits]:
     name = table.required("name")
     if not is_device(name):
-        raise _Invalid(f"{table.place}.name is not a device name: {shown(name)}")
+        raise _Invalid(f"{table.place}.name is not a valid device name: {shown(name)}")
     table.table("annotations")
     edits = _edits(table.table("containerEdits"))
+    # The specification requires edits; a device without any is a mistake in the file.
     if edits == ContainerEdits():
-        raise _Invalid(f"{table.place}.containerEdits has nothing for device {shown(name)}")
+        raise _Invalid(f"{table.place}.containerEdits is empty for device {shown(name)}")
     return name, edits
 
 
@@ -192,14 +196,15 @@ def _edits(table: _Table | None) -> ContainerEdits:
 def _text(value: Any, place: str) -> str:
     if not isinstance(value, str):
         raise _Invalid(f"{place} must be text, not {described(value)}")
-    # Neither a lone surrogate nor a NUL can go into a configuration.
+    # A configuration can contain neither a lone surrogate nor a NUL.
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-        raise _Invalid(f"{place} has a character that no text may have: {shown(value)}")
+        raise _Invalid(f"{place} has an invalid character: {shown(value)}")
     return value
 
 
 def _env(value: Any, place: str) -> str:
     text = _text(value, place)
+    # A missing name and a missing "=" are both errors; the value may be empty.
     if text.find("=") < 1:
         raise _Invalid(f"{place} must be of the form NAME=value, not {shown(text)}")
     return text
@@ -228,6 +233,7 @@ def _device_node(table: _Table) -> CdiDeviceNode:
         major=table.number("major"),
         minor=table.number("minor"),
         file_mode=table.number("fileMode", _MAX_UINT32),
+        # The default of runtimes.
         permissions=permissions or "rwm",
         uid=table.number("uid", _MAX_UINT32),
         gid=table.number("gid", _MAX_UINT32),
@@ -236,7 +242,7 @@ def _device_node(table: _Table) -> CdiDeviceNode:
 
 def _mount(table: _Table) -> CdiMount:
     return CdiMount(
-        # Not a path for every type: a tmpfs has any text here.
+        # Not always a path: for a tmpfs it can be any text.
         host_path=table.required("hostPath"),
         container_path=table.path("containerPath"),
         options=table.items("options", _text),

@@ -1,4 +1,4 @@
-"""Finding CDI devices by name in directories of specification files."""
+"""Find CDI devices by name in directories of specification files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from devicemanager.kubelet.runtime.cdi.values import (
 __all__ = ["DEFAULT_DIRECTORIES", "Registry", "load"]
 
 DEFAULT_DIRECTORIES = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Static specifications, then those written at run time, which win."""
+"""Static specifications, then those written at run time, which take precedence."""
 
 
 _ERRORS_SHOWN = 10
@@ -27,11 +27,11 @@ _ERRORS_SHOWN = 10
 
 @attrs.frozen
 class Registry:
-    """All devices of some directories as they were when read.
+    """All CDI devices of some directories, read at one moment.
 
-    ``devices`` maps a full name to its file. ``errors`` holds one line for each file that
-    was rejected and each name that two files of one directory claim; neither stops other
-    devices from being used.
+    ``devices`` maps a full name to its file. ``errors`` has one line for each rejected file and
+    for each name that two files of one directory define; other devices can be used
+    nevertheless.
     """
 
     directories: tuple[Path, ...] = ()
@@ -39,17 +39,19 @@ class Registry:
     errors: tuple[str, ...] = ()
 
     def resolve(self, names: Iterable[str]) -> tuple[tuple[str, ContainerEdits], ...]:
-        """The edits to apply, in order, each with the name it is for.
+        """Return the edits to apply, in order, each with the name it is for.
 
-        A file's own edits come once, before those of its first device. Raises
-        ``CdiError`` for a malformed name and ``UnresolvedCdiDevices`` for unknown ones.
+        A file's own edits come once, before those of its first device. Raises ``CdiError`` for
+        a malformed name and ``UnresolvedCdiDevices`` for unknown ones.
         """
-        asked = tuple(dict.fromkeys(names))
-        parsed = {name: parse_name(name) for name in asked}
-        unknown = tuple(name for name in asked if name not in self.devices)
+        requested = tuple(dict.fromkeys(names))
+        parsed = {name: parse_name(name) for name in requested}
+        unknown = tuple(name for name in requested if name not in self.devices)
+        # All unknown names in one error: a runtime fails in the same way.
         if unknown:
             raise UnresolvedCdiDevices(unknown, self._where())
         edits: list[tuple[str, ContainerEdits]] = []
+        # A file's own edits apply once per container, also if several of its devices are used.
         begun: set[Path] = set()
         for name, (_, device) in parsed.items():
             spec = self.devices[name]
@@ -60,18 +62,19 @@ class Registry:
         return tuple(edits)
 
     def _where(self) -> str:
-        looked = ", ".join(map(str, self.directories)) or "no directory"
+        searched = ", ".join(map(str, self.directories)) or "no directory"
         shown = self.errors[:_ERRORS_SHOWN]
         rest = len(self.errors) - len(shown)
         more = (f"and {rest} more errors",) if rest else ()
-        return "; ".join((f"looked in {looked}", *shown, *more))
+        return "; ".join((f"searched {searched}", *shown, *more))
 
 
 def load(directories: Iterable[Path] = DEFAULT_DIRECTORIES) -> Registry:
-    """Read every ``.json`` and ``.yaml`` file in the directories; later ones win.
+    """Read every ``.json`` and ``.yaml`` file in the directories.
 
-    A directory that is not there has no files. A name that two files of one directory have
-    is dropped, from earlier directories too: which one was meant is unknown.
+    Later directories take precedence. A missing directory has no files. A name that two files
+    of one directory define is dropped, also if an earlier directory has it: it is unknown which
+    one was meant.
     """
     searched = tuple(directories)
     devices: dict[str, CdiSpec] = {}
@@ -91,8 +94,9 @@ def _read(directory: Path, earlier: dict[str, CdiSpec], errors: list[str]) -> di
             errors.append(str(error))
             continue
         for name in (f"{spec.kind}={device}" for device in spec.devices):
+            # Within one directory neither file wins, so the name is removed after the loop.
             if name in here or name in claimed:
-                errors.append(f"{path}: another file in {directory} has {name} too")
+                errors.append(f"{path}: another file in {directory} defines {name}, too")
                 claimed.add(name)
             here[name] = spec
     for name in claimed:
@@ -104,6 +108,7 @@ def _read(directory: Path, earlier: dict[str, CdiSpec], errors: list[str]) -> di
 def _files(directory: Path, errors: list[str]) -> list[Path]:
     try:
         return sorted(p for p in directory.iterdir() if p.suffix in (".json", ".yaml"))
+    # /etc/cdi and /var/run/cdi exist only where a driver has created them.
     except FileNotFoundError:
         return []
     except OSError as error:

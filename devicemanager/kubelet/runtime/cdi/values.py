@@ -1,4 +1,4 @@
-"""What a CDI specification says, as values, and the names that refer to it."""
+"""Values of a CDI specification, and the names that refer to them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class CdiError(RequestError):
 
 
 class CdiSpecError(CdiError):
-    """One specification file is rejected. The text names the file and the place in it."""
+    """A specification file is invalid. The text names the file and the place in it."""
 
 
 class UnresolvedCdiDevices(CdiError):
-    """Names that no specification file has. ``names`` holds them all."""
+    """Names that no specification file defines. ``names`` has all of them."""
 
     def __init__(self, names: tuple[str, ...], where: str) -> None:
         self.names = names
@@ -43,7 +43,7 @@ class UnresolvedCdiDevices(CdiError):
 
 @attrs.frozen(kw_only=True)
 class CdiDeviceNode:
-    """A device node to make; what is None is read from the host node."""
+    """A device node to create; fields that are None are read from the host node."""
 
     path: str
     host_path: str
@@ -58,7 +58,7 @@ class CdiDeviceNode:
 
 @attrs.frozen(kw_only=True)
 class CdiMount:
-    """A mount to make, with OCI mount options."""
+    """A mount to create, with OCI mount options."""
 
     host_path: str
     container_path: str
@@ -100,12 +100,13 @@ class ContainerEdits:
 
 @attrs.frozen
 class CdiSpec:
-    """One file: edits per device name, and those for every user of any of its devices."""
+    """One file: edits by device name, and edits for every user of any of its devices."""
 
     path: Path
     kind: str
     version: str
     devices: Mapping[str, ContainerEdits]
+    # Shared default: the class is frozen.
     edits: ContainerEdits = ContainerEdits()
 
 
@@ -113,5 +114,5 @@ def parse_name(name: str) -> tuple[str, str]:
     """Split ``vendor.com/class=device`` into kind and device. Raises ``CdiError``."""
     parts = split_name(name)
     if parts is None:
-        raise CdiError(f"{name!r} is not a CDI name of the form vendor.com/class=device")
+        raise CdiError(f"invalid CDI name {name!r}: expected vendor.com/class=device")
     return parts

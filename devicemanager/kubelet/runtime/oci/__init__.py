@@ -1,8 +1,15 @@
-"""From run options to what a container would get: a fragment of an OCI configuration.
+"""Part of an OCI configuration, as a runtime would make it of a container's run options.
 
-Field names are those of the OCI runtime specification 1.2, and 1.3 for ``netDevices``.
-Rendering reads the host (device numbers) and changes nothing on it. What never belongs
-here: gRPC, protobuf, starting containers.
+In:  ``RunOptions``, CDI devices through a ``Registry``, device nodes of the host. Out: a
+``Fragment`` in plain JSON values, with the conflicts that it resolved; or ``OciError``.
+
+Field names are those of the OCI runtime specification 1.2, and of 1.3 for ``netDevices``. Where
+two sources define the same variable, mount or device, the later one wins, as in a runtime, and
+the conflict is listed. Values are checked first (``checks``): a runtime must not understand
+them differently from the kubelet.
+
+Rendering reads the host and changes nothing. Start reading with ``render``; ``container``
+collects the edits.
 """
 
 from devicemanager.kubelet.runtime.oci.checks import OciError

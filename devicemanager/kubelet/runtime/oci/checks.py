@@ -1,7 +1,7 @@
-"""What a runtime could not take, or would take for something else, is rejected here.
+"""Reject settings that a runtime could not apply, or would understand differently.
 
-A plugin's answer and a CDI file may say anything. A name with ``=`` or a line end, say,
-would reach the container as another variable than the one that was looked at.
+Responses of plugins and CDI files can contain anything. A name with ``=`` or a line end, for
+example, would reach the container as another variable than the one that was checked.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class OciError(RequestError):
     """A setting cannot be rendered. The text names it and says why, on one line."""
 
     def __init__(self, text: str) -> None:
-        # It may have anything in it that a plugin or a CDI file says.
+        # It can contain anything that a plugin or a CDI file contains.
         super().__init__(printable(text))
 
 
 def shown(text: str) -> str:
-    """The text in quotes, as people can read it."""
+    """Return the text in quotes, safe to print."""
     return f"'{printable(text, _SHOWN)}'"
 
 
 def check_env(source: str, name: str, value: str) -> None:
-    """Raise OciError for a variable that a process cannot have, or not under this name."""
+    """Raise OciError for an environment variable that a process cannot have."""
     if not name or "=" in name or not name.isprintable():
-        raise OciError(f"{source}: {shown(name)} is not a name of an environment variable")
+        raise OciError(f"{source}: {shown(name)} is not a valid environment variable name")
     if "\0" in value:
         raise OciError(f"{source}: environment variable {name} has a NUL in its value")
 
@@ -53,20 +53,23 @@ def check_annotation(source: str, key: str) -> None:
 
 
 def check_interface(source: str, name: str) -> None:
-    """Raise OciError for a name that no network interface can have."""
+    """Raise OciError for an invalid name of a network interface."""
     if fault := interface_name_fault(name):
         raise OciError(f"{source}: network interface {shown(name)}: {fault}")
 
 
 def container_path(source: str, what: str, path: str) -> str:
-    """The path as a runtime resolves it, without ``..``: it never leads out of the
-    container's root. Raises OciError for a path that is not absolute."""
+    """Return the path as a runtime resolves it, without ``..``.
+
+    So it cannot leave the container's root. Raises OciError for a path that is not absolute.
+    """
     _check_path(source, f"container path of {what}", path)
+    # posixpath keeps two leading slashes, which mean nothing to a runtime.
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def host_path(source: str, what: str, path: str) -> str:
-    """The path as it is, since ``..`` behind a link leads elsewhere than it looks."""
+    """Return the path unchanged: ``..`` after a symbolic link does not lead where it seems to."""
     _check_path(source, f"host path of {what}", path)
     return path
 

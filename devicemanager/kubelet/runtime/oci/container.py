@@ -1,4 +1,4 @@
-"""What one container gets, collected edit by edit, and its OCI form."""
+"""Collect the edits to one container, and convert them to OCI's form."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from devicemanager.kubelet.runtime.oci.checks import (
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNode, HostNodes
 
 PLUGINS = "device plugins"
-"""The source, in conflicts, of all that stands in the run options."""
+"""The source of the run options, as named in conflicts."""
 
 
 class ContainerConfig:
-    """Collects what a container gets; the last one who says something wins."""
+    """Edits to one container; the last source of a value wins."""
 
     def __init__(self, nodes: HostNodes) -> None:
         self._nodes = nodes
@@ -52,7 +52,7 @@ class ContainerConfig:
         self._envs.put(source, name, value, f"{name}={value}")
 
     def bind(self, source: str, mount: Mount) -> None:
-        """Mount as CRI runtimes do for the kubelet: recursively, nothing coming back."""
+        """Add a mount as CRI runtimes do for the kubelet: recursive and private."""
         access = "ro" if mount.read_only else "rw"
         edit = CdiMount(
             host_path=host_path(source, "a mount", mount.host_path),
@@ -73,7 +73,8 @@ class ContainerConfig:
         self._mounts.put(source, destination, mount.host_path, value)
 
     def device(self, device: DeviceSpec) -> None:
-        """A node, all nodes below a directory, or else a path to mount (as in sysfs)."""
+        """Add a device node, all nodes below a directory, or else a mount (as for a path in
+        sysfs)."""
         permissions = device.permissions
         inside = container_path(PLUGINS, "a device", device.container_path)
         outside = host_path(PLUGINS, "a device", device.host_path)
@@ -83,10 +84,12 @@ class ContainerConfig:
                 f"not {shown(permissions)}"
             )
         nodes = self._read(inside, outside)
+        # The plugin can name a directory such as /dev/snd: each node below it is a device.
         for below, node in nodes.items():
             path, source = (f"{p}/{below}" if below else p for p in (inside, outside))
             value = _oci_device(path, node)
             self._devices.put(PLUGINS, path, source, (value, permissions))
+        # A regular file or a directory without nodes, as in sysfs: runtimes mount it.
         if not nodes:
             self.bind(
                 PLUGINS,
@@ -108,10 +111,11 @@ class ContainerConfig:
         check_interface(source, host_name)
         check_interface(source, name)
         self._interfaces.put(source, host_name, name, (host_name, name))
+        # Two interfaces cannot have the same name in the container.
         self._interfaces.drop_other_keys(source, host_name, name)
 
     def edit(self, source: str, edits: ContainerEdits) -> None:
-        """Apply a CDI device's edits over what is there."""
+        """Apply the edits of a CDI device."""
         for env in edits.env:
             name, _, value = env.partition("=")
             self.env(source, name, value)
@@ -128,15 +132,18 @@ class ContainerConfig:
         self._intel_rdt.update(edits.intel_rdt or {})
 
     def _cdi_device(self, source: str, edit: CdiDeviceNode) -> dict[str, Any]:
+        # Complete in the file: the host need not have the node.
         if edit.type == "p" or (edit.type and edit.major is not None):
             node = HostNode(edit.type, edit.major or 0, edit.minor or 0)
         else:
             outside = host_path(source, "a device", edit.host_path)
-            found = self._read(f"{edit.path} of {source}", outside).get("")
-            if found is None or edit.type not in (None, found.type):
+            actual = self._read(f"{edit.path} of {source}", outside).get("")
+            if actual is None or edit.type not in (None, actual.type):
                 wanted = f" of type {edit.type}" if edit.type else ""
-                raise OciError(f"{source}: {edit.host_path} is no device node{wanted} on the host")
-            node = found
+                raise OciError(
+                    f"{source}: {edit.host_path} is not a device node{wanted} on the host"
+                )
+            node = actual
         # Unlike a plugin's device, a CDI device takes only its numbers from the host.
         own = {"fileMode": edit.file_mode, "uid": edit.uid, "gid": edit.gid}
         inside = container_path(source, "a device", edit.path)
@@ -145,11 +152,11 @@ class ContainerConfig:
 
     def config(self) -> dict[str, Any]:
         granted = [value for value in self._devices.values() if value[0]["type"] != "p"]
-        # A runtime mounts first, and then makes no node at a path where something is; the
-        # rule for the device it gives all the same.
+        # A runtime mounts first and creates no node at a path that exists. It grants
+        # the access rule of the device anyway.
         self._devices.drop_shadowed(self._mounts)
         interfaces = {host: {"name": name} for host, name in self._interfaces.values()}
-        # Parents before children, or a parent would hide what is mounted below it.
+        # Parents before children; otherwise a parent would hide the mounts below it.
         mounts = sorted(self._mounts.values(), key=lambda m: str(m["destination"]).count("/"))
         return _pruned(
             {
@@ -177,7 +184,7 @@ def _oci_device(path: str, node: HostNode) -> dict[str, Any]:
 
 
 def _rule(device: Mapping[str, Any], access: str) -> dict[str, Any]:
-    # An unbuffered character device is a plain one to the device cgroup.
+    # The device cgroup has no type for unbuffered character devices.
     kind = "c" if device["type"] == "u" else device["type"]
     numbers = {"major": device["major"], "minor": device["minor"]}
     return {"allow": True, "type": kind, **numbers, "access": access}
@@ -189,7 +196,7 @@ def _oci_hook(hook: CdiHook) -> dict[str, Any]:
 
 
 def _pruned(config: dict[str, Any]) -> dict[str, Any]:
-    """Without what is empty, at any depth of mappings."""
+    """Return the configuration without empty fields, at any depth."""
     pruned = {k: _pruned(v) if isinstance(v, dict) else v for k, v in config.items()}
     return {key: value for key, value in pruned.items() if value not in ({}, [])}
 
@@ -198,36 +205,36 @@ _T = TypeVar("_T")
 
 
 class Latest(Generic[_T]):
-    """The last value of every key, with its source and a text to compare and to show."""
+    """Values by key, where the last one wins and conflicts are listed."""
 
     def __init__(self, kind: str, conflicts: list[Conflict]) -> None:
         self._kind = kind
         self._conflicts = conflicts
         self._entries: dict[str, tuple[str, str, _T]] = {}
-        # Which key a text belongs to, so that a million of them take linear time.
+        # The key of each text, so that a million of them take linear time.
         self._keys: dict[str, str] = {}
 
     def put(self, source: str, key: str, text: str, value: _T) -> None:
         if key in self._entries:
-            self._give_up(key, Conflict(self._kind, key, source, text, *self._entries[key][:2]))
+            self._drop(key, Conflict(self._kind, key, source, text, *self._entries[key][:2]))
         self._entries[key] = (source, text, value)
 
     def drop_other_keys(self, source: str, key: str, text: str) -> None:
-        """Two keys may not share this text: ``source`` has it for ``key`` now."""
+        """Drop another key with this text: only one key can have it, and ``source`` sets it now."""
         other = self._keys.get(text, key)
-        # The other may have got another text meanwhile.
+        # The other key can have a new text by now.
         if other != key and other in self._entries and self._entries[other][1] == text:
             loser = self._entries[other][0]
-            self._give_up(other, Conflict(self._kind, text, source, key, loser, other))
+            self._drop(other, Conflict(self._kind, text, source, key, loser, other))
         self._keys[text] = key
 
     def drop_shadowed(self, winners: Latest[Any]) -> None:
-        """Give up every key that ``winners`` has too."""
+        """Drop every key that ``winners`` has, too."""
         for key in sorted(self._entries.keys() & winners._entries.keys()):
             winner, text, _ = winners._entries[key]
-            self._give_up(key, Conflict(self._kind, key, winner, text, *self._entries[key][:2]))
+            self._drop(key, Conflict(self._kind, key, winner, text, *self._entries[key][:2]))
 
-    def _give_up(self, key: str, conflict: Conflict) -> None:
+    def _drop(self, key: str, conflict: Conflict) -> None:
         del self._entries[key]
         if conflict.kept_value != conflict.dropped_value:
             self._conflicts.append(conflict)

@@ -1,4 +1,4 @@
-"""Device nodes of the host: what kind they are, and their numbers."""
+"""Read device nodes of the host: their types and numbers."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ class HostNode:
 
 
 HostNodes: TypeAlias = Callable[[str], Mapping[str, HostNode]]
-"""From a host path to the nodes there, by path below it; "" is the path itself."""
+"""Returns the nodes at a host path, by path below it; "" is the path itself."""
 
 
 def read_nodes(host_path: str) -> Mapping[str, HostNode]:
-    """The node at a path, or all nodes below a directory; empty for anything else.
+    """Return the node at a path, or all nodes below a directory; empty for anything else.
 
-    Links are followed for the path itself. Below a directory they are not, and a
-    vanishing entry is left out. Raises ``OSError`` if there is nothing at the path, or more
-    below it than any device has (a plugin may name ``/``).
+    The path itself can be a symbolic link; links below a directory are not followed. Vanishing
+    entries are omitted. Raises ``OSError`` if the path does not exist, or if more files are
+    below it than below any device (a plugin can name ``/``).
     """
+    # stat, not lstat: /dev has links such as /dev/cdrom, and a runtime follows them.
     status = Path(host_path).stat()
     if not stat.S_ISDIR(status.st_mode):
         node = _node(status)
@@ -52,8 +53,9 @@ def _below(directory: Path) -> list[tuple[str, HostNode]]:
     seen = 0
     for parent, directories, files in os.walk(directory):
         seen += len(directories) + len(files)
+        # Checked while walking: a plugin that names / must not cost minutes.
         if seen > _MOST_ENTRIES:
-            raise OSError(errno.E2BIG, f"more than {_MOST_ENTRIES} files are below it")
+            raise OSError(errno.E2BIG, f"more than {_MOST_ENTRIES} files below it")
         for file in files:
             path = Path(parent, file)
             try:
@@ -67,6 +69,7 @@ def _below(directory: Path) -> list[tuple[str, HostNode]]:
 
 def _node(status: os.stat_result) -> HostNode | None:
     mode, owner = stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid)
+    # A FIFO has no device numbers and needs no rule of the device cgroup.
     if stat.S_ISFIFO(status.st_mode):
         return HostNode("p", 0, 0, mode, *owner)
     kind = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}.get(stat.S_IFMT(status.st_mode))

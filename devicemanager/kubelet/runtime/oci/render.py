@@ -1,4 +1,4 @@
-"""Run options and CDI devices to a fragment of an OCI configuration."""
+"""Render run options and CDI devices to a fragment of an OCI configuration."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from devicemanager.kubelet.runtime.oci.container import PLUGINS, ContainerConfig
 from devicemanager.kubelet.runtime.oci.hostnodes import HostNodes, read_nodes
 
 PCI_ANNOTATION_PREFIX = "pci.devicemanager/"
-"""``pci.devicemanager/8086.1572: 0000:3b:00.0,...``: OCI has no field for PCI devices, so
-a hypervisor's runtime reads an annotation."""
+"""``pci.devicemanager/8086.1572: 0000:3b:00.0,...``: OCI has no field for PCI devices, so the
+runtime of a hypervisor reads an annotation."""
 
 
 @attrs.frozen
 class Fragment:
-    """A part of an OCI configuration, in plain JSON values, and what it had to drop.
+    """A part of an OCI configuration, in plain JSON values, and its conflicts.
 
-    ``config`` has only fields with a value. ``conflicts`` begins with
-    those of the run options; the rest are between device plugins and CDI devices, where
-    the later edit wins, as in a runtime.
+    ``config`` has only fields with a value. ``conflicts`` starts with those of the run options;
+    the others are between device plugins and CDI devices, where the later edit wins, as in a
+    runtime.
     """
 
     config: Mapping[str, Any]
@@ -35,14 +35,15 @@ class Fragment:
 def render(
     options: RunOptions, cdi: Registry | None = None, nodes: HostNodes = read_nodes
 ) -> Fragment:
-    """Render a container's run options, its CDI names resolved with ``cdi``.
+    """Render a container's run options; ``cdi`` resolves its CDI names.
 
-    ``nodes`` returns the device nodes at a host path. Raises ``OciError`` for a device that
-    is not on the host, permissions other than r, w and m, an interface outside the
-    runtime's network namespace and a PCI device without addresses, and ``CdiError`` for
-    CDI names that ``cdi`` does not have.
+    ``nodes`` returns the device nodes at a host path. Raises ``OciError`` for a device that is
+    not on the host, permissions other than r, w and m, an interface outside the runtime's
+    network namespace and a PCI device without addresses, and ``CdiError`` for CDI names that
+    ``cdi`` does not define.
     """
     container = ContainerConfig(nodes)
+    # Plugins first, then CDI devices: the later one wins, as when a runtime applies CDI.
     for name, value in options.envs.items():
         container.env(PLUGINS, name, value)
     for mount in options.mounts:
@@ -61,6 +62,7 @@ def render(
 
 
 def _host_interface(interface: NetworkInterface) -> str:
+    # OCI names interfaces of the runtime's namespace only.
     if interface.net_ns:
         raise OciError(
             f"network interface {interface.host_name} is in {interface.net_ns}: "
@@ -70,23 +72,23 @@ def _host_interface(interface: NetworkInterface) -> str:
 
 
 def _pci_annotations(devices: tuple[PciDevice, ...]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+    annotations: dict[str, list[str]] = {}
     for device in devices:
         if not device.addresses:
             raise OciError(
-                f"PCI device {device.vendor_id}:{device.product_id} has no address yet: "
+                f"PCI device {device.vendor_id}:{device.product_id} has no address: "
                 "resolve it at allocation"
             )
         key = f"{PCI_ANNOTATION_PREFIX}{device.vendor_id}.{device.product_id}"
-        found.setdefault(key, []).extend(device.addresses)
-    return {key: ",".join(addresses) for key, addresses in found.items()}
+        annotations.setdefault(key, []).extend(device.addresses)
+    return {key: ",".join(addresses) for key, addresses in annotations.items()}
 
 
 def apply(config: Mapping[str, Any], fragment: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of ``config`` with a fragment's ``config`` in it; neither is changed.
+    """Return a copy of ``config`` with the ``config`` of a fragment in it; neither is changed.
 
-    Where both have an environment variable, a mount or a device for one path, the
-    fragment's stands. Access rules, hooks and group ids are added to those there are.
+    For an environment variable, a mount or a device that both have, the fragment wins. Access
+    rules, hooks and group ids are added.
     """
     whole = copy.deepcopy(dict(config))
     part = copy.deepcopy(dict(fragment))
@@ -124,4 +126,4 @@ _IDENTITY: Mapping[tuple[str, ...], Callable[[Any], object]] = {
     ("mounts",): lambda entry: entry["destination"],
     ("linux", "devices"): lambda entry: entry["path"],
 }
-"""What makes two entries of a list the same thing; lists not named here only grow."""
+"""What identifies an entry of a list; to lists not named here, entries are only added."""

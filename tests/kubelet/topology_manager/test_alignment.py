@@ -1,4 +1,4 @@
-"""Devices along the affinity: what is chosen, and with which sets the plugin is asked."""
+"""Devices along the NUMA affinity: what is chosen, and what the plugin's preference gets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AFFINITY_REJECTION = (
 
 
 def preferences(plugin: FakePlugin) -> list[tuple[str, str, int]]:
-    """Available ids, ids to include and size of every question, in order."""
+    """Return available ids, ids to include and size of every preference call, in order."""
     return [
         (" ".join(call.available), " ".join(call.must_include), call.size)
         for call in plugin.calls
@@ -34,12 +34,12 @@ def preferences(plugin: FakePlugin) -> list[tuple[str, str, int]]:
     ]
 
 
-def test_more_is_aligned_than_needed() -> None:
+def test_more_aligned_devices_than_needed() -> None:
     node = Node(topology_policy="restricted")
     plugin = node.plugin(rows("001110"), preference=last)
     node.admit(pod("first", gpu=1))
     node.admit(pod("p", gpu=2))
-    # Node 0 has two left and is the lower one: as many as needed, and no question.
+    # Node 0 has two left and is the lower one: exactly enough, so no preference is requested.
     assert node.devices("p") == {"app": {GPU: ["d0", "d1"]}}
     assert preferences(plugin) == [("d0 d1 d5", "", 1)]
     node.admit(pod("q", gpu=2))
@@ -59,7 +59,7 @@ def test_more_is_aligned_than_needed() -> None:
         (lambda *_: (), ["d0", "d1"]),
     ],
 )
-def test_what_the_plugin_leaves_open_is_filled_up(answer: Preference, chosen: list[str]) -> None:
+def test_incomplete_preference_is_filled_up(answer: Preference, chosen: list[str]) -> None:
     node = Node(topology_policy="best-effort")
     node.plugin(rows("000011"), preference=answer)
     node.admit(pod("p", gpu=2))
@@ -67,7 +67,7 @@ def test_what_the_plugin_leaves_open_is_filled_up(answer: Preference, chosen: li
 
 
 def late(layout: str, preference: Preference | None, gpu: int) -> tuple[Node, FakePlugin]:
-    """A pod aligned to node 0 for its NIC, whose GPUs come when its container starts."""
+    """A pod aligned to node 0 for its NIC; its GPUs are allocated when its container starts."""
     node = Node(topology_policy="best-effort")
     node.plugin(rows("0"), NIC, "nic.sock")
     node.admit(pod("p", gpu=gpu, nic=1))
@@ -85,48 +85,48 @@ def late(layout: str, preference: Preference | None, gpu: int) -> tuple[Node, Fa
         (lambda *_: ("d0",), ["d0", "d1", "d3"]),
     ],
 )
-def test_fewer_are_aligned_than_needed(answer: Preference | None, chosen: list[str]) -> None:
+def test_fewer_aligned_devices_than_needed(answer: Preference | None, chosen: list[str]) -> None:
     node, plugin = late("-1101-", answer, 3)
     assert node.devices("p")["app"][GPU] == chosen
-    asked = [("d0 d1 d2 d3 d4 d5", "d3", 3)]
-    assert preferences(plugin) == ([] if answer is None else asked)
+    expected = [("d0 d1 d2 d3 d4 d5", "d3", 3)]
+    assert preferences(plugin) == ([] if answer is None else expected)
 
 
-def test_the_rest_comes_last() -> None:
+def test_devices_without_topology_come_last() -> None:
     node, _ = late("-10-", None, 3)
     assert node.devices("p")["app"][GPU] == ["d0", "d1", "d2"]
 
 
-def test_as_many_are_aligned_as_needed() -> None:
+def test_as_many_aligned_devices_as_needed() -> None:
     node, plugin = late("1001", last, 2)
     assert node.devices("p")["app"][GPU] == ["d1", "d2"]
     assert preferences(plugin) == []
 
 
-def test_a_device_of_both_nodes_is_aligned_to_either() -> None:
+def test_device_on_two_nodes_is_aligned_to_either() -> None:
     node, plugin = late("1b1", last, 1)
     assert node.devices("p")["app"][GPU] == ["d1"]
     assert preferences(plugin) == []
 
 
-def test_a_resource_without_topology_is_not_parted() -> None:
+def test_resource_without_topology_is_not_split() -> None:
     node, plugin = late("---", last, 1)
     assert node.devices("p")["app"][GPU] == ["d2"]
     assert preferences(plugin) == [("d0 d1 d2", "", 1)]
 
 
-def test_reused_devices_must_be_included() -> None:
+def test_reused_devices_are_in_must_include() -> None:
     node = Node(topology_policy="restricted")
     plugin = node.plugin(rows("111000"), preference=lambda *_: ("d2",))
     spec = pod("p", container("app", gpu=2), init=[container("init", gpu=1)])
     node.admit(spec)
-    # Node 0 comes first for one device; what the init container has is on node 0.
+    # For one device node 0 comes first; the init container's devices are on node 0.
     assert preferences(plugin) == [("d3 d4 d5", "", 1), ("d3 d4 d5", "d3", 2)]
     assert node.devices("p") == {"init": {GPU: ["d3"]}, "app": {GPU: ["d3", "d4"]}}
 
 
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
-def test_two_resources_meet_on_one_node(policy: str) -> None:
+def test_two_resources_are_aligned_to_one_node(policy: str) -> None:
     node = Node(topology_policy=policy)
     node.plugin(rows("0011"))
     node.plugin(rows("1"), NIC, "nic.sock")
@@ -138,7 +138,7 @@ def test_two_resources_meet_on_one_node(policy: str) -> None:
 
 
 @pytest.mark.parametrize(("scope", "admitted"), [("container", True), ("pod", False)])
-def test_containers_together_or_one_by_one(scope: str, admitted: bool) -> None:
+def test_scope_container_and_scope_pod(scope: str, admitted: bool) -> None:
     node = Node(topology_policy="single-numa-node", topology_scope=scope)
     plugin = node.plugin(rows("0011"))
     admission = node.admit(pod("p", container("x", gpu=2), container("y", gpu=1)))
@@ -153,7 +153,7 @@ def test_containers_together_or_one_by_one(scope: str, admitted: bool) -> None:
         assert node.devices("q") == {"x": {GPU: ["d0"]}, "y": {GPU: ["d1"]}}
 
 
-def test_pod_scope_asks_for_the_neediest_moment() -> None:
+def test_pod_scope_uses_the_effective_request() -> None:
     node = Node(topology_policy="single-numa-node", topology_scope="pod")
     node.plugin(rows("0011"))
     big_init = pod("p", container("app", gpu=1), init=[container("init", gpu=3)])
@@ -163,7 +163,7 @@ def test_pod_scope_asks_for_the_neediest_moment() -> None:
     assert node.devices("q") == {"init": {GPU: ["d0", "d1"]}, "app": {GPU: ["d0", "d1"]}}
 
 
-def test_closest_nodes_are_preferred_only_when_asked_for() -> None:
+def test_closest_nodes_are_preferred_only_with_the_option() -> None:
     numa = NumaTopology.of([0, 1, 2], [[10, 30, 11], [30, 10, 30], [11, 30, 10]])
     layout = [device("a", 0), device("b", 1), device("c", 2)]
     for options, nodes in (({}, (0, 1)), ({"prefer-closest-numa-nodes": "true"}, (0, 2))):
@@ -172,7 +172,7 @@ def test_closest_nodes_are_preferred_only_when_asked_for() -> None:
         assert node.admit(pod("p", gpu=2)).containers["app"].affinity == nodes
 
 
-def test_more_nodes_than_allowed_are_rejected_at_once() -> None:
+def test_too_many_numa_nodes_prevent_the_start() -> None:
     from devicemanager.core.topology import NumaTopology
 
     nine = NumaTopology.of(range(9))
@@ -184,7 +184,7 @@ def test_more_nodes_than_allowed_are_rejected_at_once() -> None:
     )
 
 
-def test_calls_are_made_in_order() -> None:
+def test_order_of_calls() -> None:
     node = Node(topology_policy="restricted")
     plugin = node.plugin(rows("000"), preference=last)
     node.admit(pod("p", gpu=1))

@@ -1,4 +1,4 @@
-"""Network interfaces that plugins name: each of them can be in one pod only."""
+"""Network interfaces that plugins name: each can be in one pod only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ETH = NetworkInterface("eth42", "net0")
 
 
 def register(kubelet: MockKubelet, *interfaces: NetworkInterface, resource: str = NIC) -> None:
-    """A plugin of five devices, each of which comes with these interfaces."""
+    """Register a plugin of five devices whose responses name these interfaces."""
     settings = ContainerSettings(network_interfaces=interfaces)
     plugin = FakePlugin(resource, responses=(wire.settings_to_bytes(settings),))
     plugin.register(kubelet.manager.plugins, f"{resource[-3:]}.sock")
@@ -29,7 +29,7 @@ def rejection(admission: Admission) -> str:
     return admission.message
 
 
-def test_another_pod_does_not_get_it_until_the_first_ends(mock_kubelet: MockKubelet) -> None:
+def test_interface_belongs_to_one_pod_at_a_time(mock_kubelet: MockKubelet) -> None:
     register(mock_kubelet, ETH)
     register(mock_kubelet, NetworkInterface("eth42", "other"), resource=GPU)
     assert mock_kubelet.admit(pod("p", nic=1)).admitted
@@ -41,7 +41,7 @@ def test_another_pod_does_not_get_it_until_the_first_ends(mock_kubelet: MockKube
     assert mock_kubelet.admit(pod("s", gpu=1)).admitted
 
 
-def test_it_is_kept_over_a_restart(mock_kubelet: MockKubelet) -> None:
+def test_interface_survives_a_restart(mock_kubelet: MockKubelet) -> None:
     register(mock_kubelet, ETH)
     assert mock_kubelet.admit(pod("p", nic=1)).admitted
     mock_kubelet.restart()
@@ -51,14 +51,14 @@ def test_it_is_kept_over_a_restart(mock_kubelet: MockKubelet) -> None:
     assert mock_kubelet.admit(pod("r", nic=1)).admitted
 
 
-def test_containers_of_one_pod_share_a_namespace_and_so_may_share_it(
+def test_containers_of_a_pod_can_share_an_interface(
     mock_kubelet: MockKubelet,
 ) -> None:
     register(mock_kubelet, ETH)
     assert mock_kubelet.admit(pod("p", container("x", nic=1), container("y", nic=1))).admitted
 
 
-def test_a_pod_that_is_rejected_gives_it_back(mock_kubelet: MockKubelet) -> None:
+def test_rejected_pod_frees_its_interface(mock_kubelet: MockKubelet) -> None:
     register(mock_kubelet, ETH)
     register(mock_kubelet, NetworkInterface("eth0", "eth0", "/run/netns/x"), resource=GPU)
     rejected = mock_kubelet.admit(pod("p", container("x", nic=1), container("y", gpu=1)))
@@ -66,7 +66,7 @@ def test_a_pod_that_is_rejected_gives_it_back(mock_kubelet: MockKubelet) -> None
     assert mock_kubelet.admit(pod("q", nic=1)).admitted
 
 
-def test_another_namespace_is_said_to_be_unsupported_at_allocation(
+def test_interface_of_another_namespace_is_rejected(
     mock_kubelet: MockKubelet,
 ) -> None:
     register(mock_kubelet, NetworkInterface("eth\x1b0", "eth0", "/run/netns/x"))
@@ -78,7 +78,7 @@ def test_another_namespace_is_said_to_be_unsupported_at_allocation(
 
 
 @pytest.mark.parametrize("name", ["0000:3b:00.0", "", "a b"])
-def test_a_name_that_is_no_interface_s_takes_nothing_from_anybody_else(
+def test_invalid_interface_name_does_not_affect_other_pods(
     mock_kubelet: MockKubelet, name: str
 ) -> None:
     register(mock_kubelet, NetworkInterface(name, "net0"))

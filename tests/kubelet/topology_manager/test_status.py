@@ -1,4 +1,4 @@
-"""Node status, the health of held devices, and the queue of its changes."""
+"""Node status, the health of allocated devices, and the queue of health changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def counts(kubelet: MockKubelet) -> tuple[dict[str, int], dict[str, int]]:
     return status.capacity, status.allocatable
 
 
-def test_a_removed_resource_stays_at_zero(make_mock_kubelet: MockKubeletFactory) -> None:
+def test_removed_resource_stays_at_zero(make_mock_kubelet: MockKubeletFactory) -> None:
     clock = ManualClock()
     kubelet = make_mock_kubelet(clock=clock)
     gpu = register(kubelet, "a", "b")
@@ -45,7 +45,7 @@ def test_a_removed_resource_stays_at_zero(make_mock_kubelet: MockKubeletFactory)
     assert kubelet.capacity() == {NIC: 1}
 
 
-def test_a_resource_that_comes_back_counts_again(make_mock_kubelet: MockKubeletFactory) -> None:
+def test_registered_again_resource_counts_again(make_mock_kubelet: MockKubeletFactory) -> None:
     clock = ManualClock()
     kubelet = make_mock_kubelet(clock=clock)
     register(kubelet, "a", "b").leave()
@@ -55,7 +55,7 @@ def test_a_resource_that_comes_back_counts_again(make_mock_kubelet: MockKubeletF
     assert counts(kubelet) == ({GPU: 1}, {GPU: 1})
 
 
-def test_after_a_restart_what_the_checkpoint_names_is_known(
+def test_restart_restores_resources_of_the_checkpoint(
     make_mock_kubelet: MockKubeletFactory,
 ) -> None:
     kubelet = make_mock_kubelet()
@@ -70,7 +70,7 @@ def test_after_a_restart_what_the_checkpoint_names_is_known(
     ("file", "quirks", "left"),
     [("absent", (), 0), ("broken", (), 0), ("broken", ("Q21",), 2), ("of another node", (), 2)],
 )
-def test_numbers_of_before_go_only_without_a_checkpoint(
+def test_old_counts_are_reset_only_without_a_checkpoint(
     make_mock_kubelet: MockKubeletFactory, file: str, quirks: tuple[str, ...], left: int
 ) -> None:
     kubelet = make_mock_kubelet(Settings(quirks=frozenset(quirks)))
@@ -88,7 +88,7 @@ def test_numbers_of_before_go_only_without_a_checkpoint(
     assert counts(kubelet) == ({GPU: 3}, {GPU: 3})
 
 
-def test_what_is_handed_out_is_a_copy(make_mock_kubelet: MockKubeletFactory) -> None:
+def test_returned_status_is_a_copy(make_mock_kubelet: MockKubeletFactory) -> None:
     kubelet = make_mock_kubelet()
     register(kubelet, "a")
     kubelet.node_status().capacity.clear()
@@ -128,7 +128,7 @@ def test_health_by_container_resource_and_id() -> None:
     assert set(status(node)["x"][0][1].values()) == {"Healthy"}
 
 
-def test_resources_are_sorted_whenever_they_came() -> None:
+def test_resources_are_sorted_in_any_order_of_registration() -> None:
     node = Node()
     node.plugin(devices("n"), NIC, "nic.sock")
     node.admit(pod("p", gpu=1, nic=1))
@@ -138,7 +138,7 @@ def test_resources_are_sorted_whenever_they_came() -> None:
     assert [one.name for one in found[ContainerName("app")]] == [GPU, NIC]
 
 
-def test_before_the_plugin_is_back_nothing_is_known() -> None:
+def test_health_is_unknown_until_the_plugin_registers_again() -> None:
     node = Node()
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1), start=True)
@@ -148,7 +148,7 @@ def test_before_the_plugin_is_back_nothing_is_known() -> None:
     assert status(node) == {"app": [(GPU, {"a": "Healthy"})]}
 
 
-def test_a_pod_without_devices_has_no_status() -> None:
+def test_pod_without_devices_has_no_device_health() -> None:
     node = Node()
     node.admit(pod("p"))
     assert status(node) == status(node, "stranger") == {}
@@ -157,7 +157,7 @@ def test_a_pod_without_devices_has_no_status() -> None:
 # -- the queue of changes ---------------------------------------------------------------------
 
 
-def test_a_hundred_reports_wait_and_more_are_dropped() -> None:
+def test_more_than_100_pending_reports_are_dropped() -> None:
     node = Node()
     assert node.settings.health_queue_size == 100
     ids = [f"d{number:03}" for number in range(102)]
@@ -176,7 +176,7 @@ def test_a_hundred_reports_wait_and_more_are_dropped() -> None:
     assert dropped[0].message == (
         f"vendor.com/gpu {id_}: report of changed health dropped, 100 are waiting"
     )
-    # There is room again.
+    # The queue has room again.
     plugin.send_list([device(ids[0]), *(device(id_, health="Unhealthy") for id_ in ids[1:])])
     assert queue.get_nowait() == "of-d000"
 
@@ -191,11 +191,11 @@ def test_only_pods_whose_devices_change_are_reported() -> None:
     assert node.manager.health_updates.get_nowait() == "q"
     assert node.manager.health_updates.empty()
     assert node.messages(EventKind.DEVICE_HEALTH) == [
-        "vendor.com/gpu b: now Unhealthy, held by pod q"
+        "vendor.com/gpu b: now Unhealthy, allocated to pod q"
     ]
 
 
-def test_a_new_topology_is_reported_too() -> None:
+def test_topology_change_is_reported() -> None:
     node = Node()
     plugin = node.plugin([device("a", 0)])
     node.admit(pod("p", gpu=1))

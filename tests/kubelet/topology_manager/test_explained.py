@@ -1,11 +1,11 @@
-"""What people read when they ask why, from real admissions."""
+"""Explanations of real admissions, as text."""
 
 from __future__ import annotations
 
 import pytest
 
 from devicemanager.core.errors import RpcError
-from devicemanager.core.explanation.model import Fault
+from devicemanager.core.explanation.model import AlignmentFault
 from devicemanager.core.explanation.text import render
 from devicemanager.core.ids import ResourceName
 from devicemanager.core.topology import NumaTopology
@@ -26,12 +26,12 @@ container app
   vendor.com/nic: 1 requested
     no node [*] 1 of 1 free
     chosen: d0
-    fits anywhere, it has no topology
+    fits on any node: it has no topology
   cpu fits on node 0!, node 1!, nodes 0+1 (! preferred)
   memory fits on node 0!, node 1!, nodes 0+1 (! preferred)
   => single-numa-node: aligned to node 1
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 
 in use:
   vendor.com/gpu d0: pod default/holds-d0, container app
@@ -48,7 +48,7 @@ container x
   vendor.com/gpu: 1 requested
     node 0 [*.] 2 of 2 free
     node 1 [#.] 1 of 2 free
-    would have got: d0
+    chosen before the rejection: d0
     fits on node 0!, node 1!, nodes 0+1 (! preferred)
   => restricted: aligned to node 0
 
@@ -57,11 +57,11 @@ container y
     node 0 [+.] 1 of 2 free
     node 1 [#.] 1 of 2 free
     fits on nodes 0+1
-  vendor.com/fpga: 1 requested, but no plugin has registered it: it does without
-  => restricted: vendor.com/gpu is free only across nodes 0+1, though fewer nodes would do were none in use
-     policy best-effort or none would not reject it for this
+  vendor.com/fpga: 1 requested, not registered: the container runs without it
+  => restricted: vendor.com/gpu is free only across nodes 0+1; fewer nodes would be enough if no device were in use
+     policy best-effort or none would not reject the pod for this
 
-each device is one of: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
+legend: . free, # in use, x unhealthy, * chosen, + of this pod's other containers
 
 in use:
   vendor.com/gpu d2: pod default/other, container app
@@ -79,10 +79,10 @@ the pod as a whole
   vendor.com/nic: 1 requested
     node 1 [.] 1 of 1 free
     fits on node 1! (! preferred)
-  => single-numa-node: vendor.com/gpu could be aligned to node 0, vendor.com/nic only to node 1; no common node
-     policy best-effort or none would not reject it for this
+  => single-numa-node: vendor.com/gpu can be aligned to node 0, vendor.com/nic can be aligned to node 1; there is no common node
+     policy best-effort or none would not reject the pod for this
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """  # noqa: E501
 
 FAILED = """\
@@ -93,21 +93,21 @@ pod default/train rejected: UnexpectedAdmissionError
 container init
   vendor.com/gpu: 2 requested
     no node [**.] 3 of 3 free
-    would have got: d0, d1
+    chosen before the rejection: d0, d1
 
 container app
   vendor.com/gpu: 1 requested
     no node [*..] 3 of 3 free
-    would have got: d0
+    chosen before the rejection: d0
   vendor.com/nic: 1 requested
     no node [.] 1 of 1 free
   => rpc error: code = Unknown desc = on fire
 
-each device is one of: . free, # in use, x unhealthy, * chosen
+legend: . free, # in use, x unhealthy, * chosen
 """
 
 
-def test_an_aligned_admission() -> None:
+def test_explanation_of_an_aligned_admission() -> None:
     node = Node(topology_policy="single-numa-node", providers=cpus_and_memory())
     node.plugin(rows("-"), NIC, "nic.sock")
     gpu = node.plugin(rows("00001111", d7="Unhealthy"))
@@ -120,7 +120,7 @@ def test_an_aligned_admission() -> None:
     assert gpu.calls[-1].device_ids == ("d4", "d5")
 
 
-def test_a_rejection_shows_what_earlier_containers_would_have_got() -> None:
+def test_explanation_shows_devices_chosen_before_the_rejection() -> None:
     node = Node(topology_policy="restricted")
     node.plugin(rows("0011"))
     node.plugin(rows("11"), NIC, "nic.sock")
@@ -130,11 +130,11 @@ def test_a_rejection_shows_what_earlier_containers_would_have_got() -> None:
     assert admission.explain() == REJECTED
     explanation = admission.explanation
     assert explanation is not None and explanation.steps[1].merge is not None
-    assert explanation.steps[1].merge.faults == {GPU: Fault.SPREAD}
+    assert explanation.steps[1].merge.faults == {GPU: AlignmentFault.SPREAD}
     assert explanation.steps[1].unknown == {ResourceName("vendor.com/fpga"): 1}
 
 
-def test_a_rejection_in_pod_scope_names_what_does_not_meet() -> None:
+def test_explanation_of_a_rejection_in_pod_scope() -> None:
     node = Node(topology_policy="single-numa-node", topology_scope="pod")
     node.plugin(rows("0"))
     node.plugin(rows("1", "n"), NIC, "nic.sock")
@@ -142,7 +142,7 @@ def test_a_rejection_in_pod_scope_names_what_does_not_meet() -> None:
     assert rejected.explain() == NOT_TOGETHER
 
 
-def test_a_failed_allocation() -> None:
+def test_explanation_of_a_failed_allocation() -> None:
     node = Node()
     node.plugin(rows("---"))
     node.plugin(rows("-"), NIC, "nic.sock", allocate_error=RpcError("Unknown", "on fire"))
@@ -150,7 +150,7 @@ def test_a_failed_allocation() -> None:
     assert node.admit(spec).explain() == FAILED
 
 
-def test_what_a_pod_has_already_is_what_it_is_given() -> None:
+def test_allocated_devices_count_as_chosen() -> None:
     node = Node()
     node.plugin(rows("--"))
     spec = pod("p", container("x", gpu=1), container("y", gpu=1))
@@ -164,7 +164,7 @@ def test_what_a_pod_has_already_is_what_it_is_given() -> None:
     assert "".join(lines) == text
 
 
-def test_a_rejection_before_anything_was_looked_at() -> None:
+def test_rejection_before_any_step() -> None:
     node = Node(strict=True)
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.explanation is None
@@ -174,7 +174,7 @@ def test_a_rejection_before_anything_was_looked_at() -> None:
     )
 
 
-def test_the_node_check_is_explained_too() -> None:
+def test_explanation_of_the_node_check() -> None:
     node = Node(node_allocatable={ResourceName("pods"): 0})
     node.plugin(rows("-"))
     text = node.admit(pod("p", gpu=1)).explain()
@@ -182,16 +182,16 @@ def test_the_node_check_is_explained_too() -> None:
         "pod default/p rejected: OutOfpods\n"
         "  Node didn't have enough resource: pods, requested: 1, used: 0, capacity: 0\n"
     )
-    assert "would have got: d0" in text
+    assert "chosen before the rejection: d0" in text
 
 
 ON_NODE_1 = (
-    "a device is on NUMA node 1, which this machine does not have: its topology "
-    "(Settings.numa, --numa) must name every node of the devices"
+    "a device is on NUMA node 1, which this machine does not have: add it to the topology "
+    "(Settings.numa, --numa)"
 )
 
 
-def test_a_device_on_a_node_that_the_machine_lacks() -> None:
+def test_device_on_a_missing_numa_node() -> None:
     """Rejected as the kubelet would, and the cause is named: in an event and here."""
     node = Node(numa=NumaTopology.of([0]), topology_policy="single-numa-node")
     node.plugin(rows("11"))
@@ -202,13 +202,13 @@ def test_a_device_on_a_node_that_the_machine_lacks() -> None:
     assert f"  {ON_NODE_1}\n" in admission.explain()
 
 
-def test_without_numa_there_are_as_many_nodes_as_the_devices_need() -> None:
+def test_without_numa_the_topology_follows_the_devices() -> None:
     node = Node(numa=None, topology_policy="single-numa-node")
     node.plugin(rows("011"))
     admission = node.admit(pod("train", gpu=2))
     assert admission.containers["app"].devices == {GPU: ["d1", "d2"]}
     assert "aligned to node 1" in admission.explain()
-    # A later plugin may need more of them.
+    # A later plugin can need more nodes.
     node.plugin([device("n0", 3)], NIC, name="nic.sock")
     assert node.admit(pod("more", nic=1)).admitted
     assert node.manager.policy.topology == NumaTopology.of(range(4))
@@ -229,7 +229,7 @@ def test_without_numa_there_are_as_many_nodes_as_the_devices_need() -> None:
         ({"topology_policy": "none"}, 64),
     ],
 )
-def test_no_more_nodes_than_the_kubelet_would_start_with(settings, nodes) -> None:
+def test_grown_topology_stays_within_the_kubelets_limits(settings, nodes) -> None:
     node = Node(numa=None, **settings)
     node.plugin([device("d0", nodes - 1), device("d1", nodes)])
     assert len(node.manager.policy.topology.nodes) == nodes
@@ -237,8 +237,8 @@ def test_no_more_nodes_than_the_kubelet_would_start_with(settings, nodes) -> Non
     assert f"NUMA node {nodes}, which this machine does not have" in event.message
 
 
-def test_the_holders_are_those_of_the_decision_by_name() -> None:
-    """Not those that came later, and none that hold nothing of what was asked for."""
+def test_holders_are_those_at_the_time_of_the_decision() -> None:
+    """Without pods that came later, and without pods that use none of the resource."""
     node = Node()
     node.plugin(rows("--"))
     node.plugin(rows("-", "n"), NIC, "nic.sock")
@@ -257,14 +257,14 @@ def test_the_holders_are_those_of_the_decision_by_name() -> None:
             "  vendor.com/gpu d1: pod default/second, container app\n"
         )
         if not is_gone:
-            node.terminate("first")  # what has been told stays so
+            node.terminate("first")  # an explanation that was read does not change
 
 
-def test_of_many_holders_the_first_are_named() -> None:
+def test_long_lists_of_holders_are_shortened() -> None:
     node = Node()
     node.plugin(rows("-" * 60))
     for number in range(60):
         node.admit(pod(f"p{number:02}", gpu=1))
-    told = node.admit(pod("train", gpu=1)).explain().splitlines()
-    assert told[-1] == "  and 10 more containers"
-    assert told.index("in use:") == len(told) - 52
+    lines = node.admit(pod("train", gpu=1)).explain().splitlines()
+    assert lines[-1] == "  and 10 more containers"
+    assert lines.index("in use:") == len(lines) - 52

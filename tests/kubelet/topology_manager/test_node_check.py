@@ -1,4 +1,4 @@
-"""The node check after allocation: its reasons, its numbers, and what it lets through."""
+"""The node check after allocation: its reasons, its numbers, and what it admits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def too_small(resource: str, requested: int, used: int, capacity: int) -> tuple[
 
 
 def answers(node: Node, *pods) -> list[tuple[str, str]]:
-    """Reason and message of one admission after the other; both empty for an admission."""
+    """Reason and message of each admission; both empty for an admitted pod."""
     given = (node.admit(each) for each in pods)
     return [(admission.reason, admission.message) for admission in given]
 
@@ -30,7 +30,7 @@ def answers(node: Node, *pods) -> list[tuple[str, str]]:
 ADMITTED = ("", "")
 
 
-def test_cpus_as_quantities() -> None:
+def test_cpu_requests_as_quantities() -> None:
     node = Node(node_allocatable={CPU: 4})
     first, second, third = (
         pod(uid, guaranteed(cpus=n)) for uid, n in zip("pqr", (3, 2, 1), strict=True)
@@ -44,19 +44,19 @@ def test_cpus_as_quantities() -> None:
     assert answers(node, pod("s", guaranteed(cpus=3))) == [ADMITTED]
 
 
-def test_memory_in_bytes() -> None:
+def test_memory_requests_in_bytes() -> None:
     node = Node(node_allocatable={MEMORY: "4Gi"})
     assert answers(node, pod("p", guaranteed(gib=5))) == [too_small("memory", 5 * GIB, 0, 4 * GIB)]
 
 
-def test_pods() -> None:
+def test_number_of_pods_is_limited() -> None:
     node = Node(node_allocatable={PODS: 2})
     assert answers(node, pod("p"), pod("q"), pod("r")) == [
         ADMITTED,
         ADMITTED,
         too_small("pods", 1, 2, 2),
     ]
-    # A rejected pod takes no place.
+    # A rejected pod does not count.
     node.terminate("q")
     assert answers(node, pod("s")) == [ADMITTED]
 
@@ -71,11 +71,11 @@ def test_pods_come_first_then_cpu_then_memory_then_the_rest() -> None:
     assert reasons == ["OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfvendor.com/gpu"]
 
 
-def test_what_the_node_was_not_given_is_not_checked() -> None:
+def test_resources_not_configured_are_not_checked() -> None:
     assert answers(Node(), pod("p", guaranteed(cpus=1000, gib=1000))) == [ADMITTED]
 
 
-def test_devices_that_a_pod_without_them_has_asked_for() -> None:
+def test_requests_without_limits_count() -> None:
     node = Node()
     assert answers(node, pod("early", gpu=2)) == [ADMITTED]
     node.plugin(devices("a", "b", "c"))
@@ -83,13 +83,13 @@ def test_devices_that_a_pod_without_them_has_asked_for() -> None:
         too_small("vendor.com/gpu", 2, 2, 3),
         ADMITTED,
     ]
-    # What was allocated before the check is free again.
+    # Devices allocated before the check are free again.
     assert node.devices("p") == {}
     assert node.devices("q") == {"app": {GPU: ["a"]}}
     node.manager.self_check()
 
 
-def test_the_neediest_moment_counts() -> None:
+def test_effective_request_counts() -> None:
     node = Node(node_allocatable={CPU: 4})
     spec = pod("p", guaranteed(cpus=2), init=[guaranteed("init", cpus=4)])
     sidecar = pod("q", guaranteed(cpus=2), init=[guaranteed("side", cpus=3, restartable=True)])
@@ -100,21 +100,21 @@ def test_unknown_extended_resources_are_left_out() -> None:
     assert answers(Node(), pod("p", gpu=7, nic=7)) == [ADMITTED]
 
 
-def test_a_resource_that_the_node_was_given_counts_as_given() -> None:
+def test_configured_amount_of_an_extended_resource_counts() -> None:
     node = Node(node_allocatable={NIC: 1})
     assert answers(node, pod("p", nic=2)) == [too_small("vendor.com/nic", 2, 0, 1)]
 
 
-def test_allocatable_is_raised_to_what_is_allocated() -> None:
+def test_allocatable_is_at_least_what_is_allocated() -> None:
     node = Node()
     plugin = node.plugin(devices("a", "b", "c"))
     assert answers(node, pod("p", gpu=2)) == [ADMITTED]
     plugin.send_list([*(device(id_, health="Unhealthy") for id_ in "ab"), device("c")])
-    # One is healthy, two are used; with this pod's, three are allocated.
+    # One device is healthy and two are allocated; with this pod's there are three.
     assert answers(node, pod("q", gpu=1)) == [ADMITTED]
 
 
-def test_a_known_pod_passes_while_its_plugin_is_away() -> None:
+def test_known_pod_passes_while_its_plugin_is_disconnected() -> None:
     node = Node()
     node.plugin(devices("a", "b"))
     node.admit(pod("p", gpu=2), start=True)
@@ -124,7 +124,7 @@ def test_a_known_pod_passes_while_its_plugin_is_away() -> None:
     assert (record.phase, record.message) == ("Running", "")
 
 
-def test_a_pod_does_not_stand_in_its_own_way() -> None:
+def test_pod_admitted_again_is_not_counted_twice() -> None:
     node = Node(node_allocatable={CPU: 4, PODS: 1})
     node.admit(pod("p", guaranteed(cpus=4)), start=True)
     node.restart()
@@ -137,7 +137,7 @@ def test_a_pod_does_not_stand_in_its_own_way() -> None:
     check.place(pod("q", guaranteed(cpus=4)), lambda _: None)
 
 
-def test_a_failed_pod_gives_its_room_back() -> None:
+def test_failed_pod_is_not_counted() -> None:
     node = Node(node_allocatable={PODS: 1})
     node.plugin(devices("a"))
     assert answers(node, pod("p", gpu=1)) == [ADMITTED]
@@ -146,18 +146,18 @@ def test_a_failed_pod_gives_its_room_back() -> None:
     assert answers(node, pod("q")) == [ADMITTED]
 
 
-def test_a_rejection_gives_everything_back() -> None:
+def test_rejection_by_the_node_check_frees_everything() -> None:
     node = Node(node_allocatable={PODS: 0}, providers=cpus_and_memory())
     plugin = node.plugin(rows("01"))
     before = node.manager.providers(), node.store.data
     assert answers(node, pod("p", guaranteed(gpu=1))) == [too_small("pods", 1, 0, 0)]
     assert (node.manager.providers(), node.store.data) == before
-    assert len(plugin.calls) == 1  # the plugin had been asked
+    assert len(plugin.calls) == 1  # Allocate was called
     node.manager.self_check()
 
 
 @pytest.mark.parametrize("policy", ["none", "single-numa-node"])
-def test_the_affinity_comes_first(policy: str) -> None:
+def test_topology_is_checked_before_the_node(policy: str) -> None:
     node = Node(topology_policy=policy, node_allocatable={PODS: 0})
     node.plugin(rows("01"))
     (reason, _), *_ = answers(node, pod("p", gpu=2))
@@ -167,19 +167,19 @@ def test_the_affinity_comes_first(policy: str) -> None:
 # -- capacity and allocatable in the node's status ------------------------------------------
 
 
-def test_what_was_removed_stays_at_zero() -> None:
+def test_removed_resource_counts_as_zero() -> None:
     status = NodeStatus()
     status.update({"a": 2, "b": 1, "c": 4}, {"a": 1, "b": 1, "c": 4})
     status.update({"b": 3}, {"b": 2}, removed=["a", "b"])
     assert status.capacity == {"a": 0, "b": 3, "c": 4}
     assert status.allocatable == {"a": 0, "b": 2, "c": 4}
-    kept = status.copy()
+    copy = status.copy()
     status.reset()
     assert status.capacity == status.allocatable == {"a": 0, "b": 0, "c": 0}
-    assert kept.capacity == {"a": 0, "b": 3, "c": 4}
+    assert copy.capacity == {"a": 0, "b": 3, "c": 4}
 
 
-def test_containers_of_one_pod_add_up() -> None:
+def test_containers_of_a_pod_add_up() -> None:
     node = Node(node_allocatable={CPU: "3000m"})
     spec = pod("p", guaranteed("x", cpus=2), guaranteed("y", cpus=2), container("z"))
     assert answers(node, spec) == [too_small("cpu", 4000, 0, 3000)]

@@ -1,4 +1,4 @@
-"""What must hold for every admission with topology, whatever devices and pods there are."""
+"""Properties of every admission with topology, for any devices and pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CPU, MEMORY = ResourceName("cpu"), ResourceName("memory")
 
 Inventory = Mapping[ResourceName, list[Device]]
 
-# Fewer odd devices than elsewhere: alignment needs something that can be aligned.
+# Fewer unusual devices than elsewhere: alignment needs devices that can be aligned.
 numa = st.sampled_from([(0,), (1,), (0,), (1,), (0, 1), None, ()])
 
 
@@ -81,7 +81,7 @@ def node_with(
 
 
 def outcome(node: Node, admission: Admission) -> tuple[object, ...]:
-    """All that an admission says, but for the plugins' answers."""
+    """Return the result of an admission, without the plugins' responses."""
     uid = admission.pod.uid
     affinities = {name: one.affinity for name, one in admission.containers.items()}
     shares = [node.share(uid, c.name) for c, _ in admission.pod.all_containers()]
@@ -97,7 +97,7 @@ def steps(explanation: AdmissionExplanation) -> Iterator[StepExplanation]:
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists)
-def test_an_explanation_says_what_happened(
+def test_explanation_agrees_with_the_admission(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
     node = node_with(inventory, **world)
@@ -153,10 +153,10 @@ def assert_names_a_fault(explanation: AdmissionExplanation, admission: Admission
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists)
-def test_an_explanation_stays_what_it_was(
+def test_explanation_does_not_change_later(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
-    # It is built when somebody asks, which may be long after.
+    # It is built on first use, possibly long afterwards.
     node = node_with(inventory, **world)
     admissions = [node.admit(spec) for spec in specs]
     before = [admission.explain() for admission in admissions]
@@ -169,7 +169,7 @@ def test_an_explanation_stays_what_it_was(
 
 
 @given(worlds, inventories(), pod_lists)
-def test_what_is_preferred_is_truly_aligned(
+def test_preferred_result_is_aligned(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
     node = node_with(inventory, **world)
@@ -199,7 +199,7 @@ def test_what_is_preferred_is_truly_aligned(
                 for ids in node.devices(spec.uid).get(name, {}).values():
                     for id_ in ids:
                         nodes = where[strategies.DeviceId(id_)]
-                        if nodes:  # only reused devices may be without a node
+                        if nodes:  # only reused devices can lack a node
                             assert any(affinity.mask >> each & 1 for each in nodes)
                 share = node.share(spec.uid, name)
                 if share.cpu_ids:
@@ -209,12 +209,12 @@ def test_what_is_preferred_is_truly_aligned(
     node.manager.self_check()
 
 
-# -- what must not matter -------------------------------------------------------------------------
+# -- independence ---------------------------------------------------------------------------------
 
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists, st.randoms(use_true_random=False))
-def test_the_order_of_devices_and_resources_does_not_matter(
+def test_order_of_devices_and_resources_does_not_matter(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...], random: Any
 ) -> None:
     def shuffled(amounts: Mapping[ResourceName, int]) -> dict[ResourceName, int]:
@@ -244,11 +244,11 @@ def test_the_order_of_devices_and_resources_does_not_matter(
 
 @strategies.examples(0.6)
 @given(worlds, inventories(), pod_lists, st.booleans())
-def test_a_restart_changes_nothing_for_running_pods(
+def test_restart_does_not_change_running_pods(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...], reboot: bool
 ) -> None:
-    # With every plugin back before the pods are admitted again, and no init containers,
-    # whose devices others hold again, all is as before.
+    # If every plugin re-registers before the pods are readmitted, everything is as before. Without
+    # init containers, whose devices other containers have.
     node = node_with(inventory, **world)
     specs = tuple(attrs.evolve(spec, init_containers=()) for spec in specs)
     admitted = [spec.uid for spec in specs if node.admit(spec, start=True).admitted]

@@ -1,4 +1,4 @@
-"""PCI devices that plugins name by vendor and product id: who gets which address."""
+"""PCI devices that plugins name by vendor and product id: which pod gets which address."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def kubelet(make_mock_kubelet: MockKubeletFactory, sysfs: Path) -> MockKubelet:
 def register(
     on: MockKubelet | Node, *wanted: PciDevice, resource: str = GPU, **fields: object
 ) -> FakePlugin:
-    """A plugin of five devices, each of which comes with these PCI devices."""
+    """Register a plugin of five devices whose responses name these PCI devices."""
     plugin = FakePlugin(resource, responses=answer(*wanted), **fields)
     plugin.register(on.manager.plugins, f"{resource[-3:]}.sock")
     plugin.send_list(devices(*"abcde"))
@@ -56,7 +56,7 @@ def register(
 
 
 def given(admission: Admission, name: str = "app") -> list[str]:
-    """Addresses that a container gets, by the ids of their devices."""
+    """Return the addresses that a container gets, by device ids."""
     assert admission.admitted, admission.message
     options = admission.containers[name].run_options
     return [address for device in options.pci_devices for address in device.addresses]
@@ -65,7 +65,7 @@ def given(admission: Admission, name: str = "app") -> list[str]:
 FIRST, SECOND, GPU_SLOT, FOURTH = (f"0000:0{slot}:00.0" for slot in (1, 2, 3, 4))
 
 
-def test_every_container_gets_addresses_of_its_own(kubelet: MockKubelet) -> None:
+def test_containers_get_different_addresses(kubelet: MockKubelet) -> None:
     register(kubelet, INTEL, OTHER)
     assert given(kubelet.admit(pod("p", gpu=1))) == [GPU_SLOT, FIRST]
     register(kubelet, INTEL, resource=NIC)
@@ -73,7 +73,7 @@ def test_every_container_gets_addresses_of_its_own(kubelet: MockKubelet) -> None
     assert (given(both, "x"), given(both, "y")) == ([SECOND], [FOURTH])
 
 
-def test_they_are_kept_over_restarts(kubelet: MockKubelet) -> None:
+def test_addresses_survive_restarts(kubelet: MockKubelet) -> None:
     register(kubelet, INTEL)
     admission = kubelet.admit(pod("p", gpu=1))
     assert given(admission) == [FIRST]
@@ -84,7 +84,7 @@ def test_they_are_kept_over_restarts(kubelet: MockKubelet) -> None:
     assert given(kubelet.admit(pod("q", gpu=1))) == [SECOND]
 
 
-def test_too_few_reject_the_pod_and_cost_nothing(kubelet: MockKubelet, sysfs: Path) -> None:
+def test_too_few_addresses_reject_the_pod(kubelet: MockKubelet, sysfs: Path) -> None:
     register(kubelet, INTEL, INTEL)
     assert given(kubelet.admit(pod("p", gpu=1))) == [FIRST, SECOND]
     rejected = kubelet.admit(pod("q", gpu=1))
@@ -98,7 +98,7 @@ def test_too_few_reject_the_pod_and_cost_nothing(kubelet: MockKubelet, sysfs: Pa
     assert given(kubelet.admit(pod("r", nic=1))) == [FOURTH]
 
 
-def test_a_pod_that_ends_gives_them_back(kubelet: MockKubelet) -> None:
+def test_ended_pod_frees_its_addresses(kubelet: MockKubelet) -> None:
     register(kubelet, OTHER)
     assert given(kubelet.admit(pod("p", gpu=1))) == [GPU_SLOT]
     assert not kubelet.admit(pod("q", gpu=1)).admitted
@@ -106,7 +106,7 @@ def test_a_pod_that_ends_gives_them_back(kubelet: MockKubelet) -> None:
     assert given(kubelet.admit(pod("r", gpu=1))) == [GPU_SLOT]
 
 
-def test_they_are_given_back_after_a_restart_too(kubelet: MockKubelet) -> None:
+def test_ended_pod_frees_its_addresses_after_a_restart(kubelet: MockKubelet) -> None:
     register(kubelet, OTHER)
     kubelet.admit(pod("p", gpu=1))
     kubelet.restart()
@@ -117,7 +117,7 @@ def test_they_are_given_back_after_a_restart_too(kubelet: MockKubelet) -> None:
 
 
 @pytest.mark.parametrize("why", ["another resource", "a full disk", "the node check"])
-def test_a_rejected_pod_gives_them_back(sysfs: Path, why: str) -> None:
+def test_rejected_pod_frees_its_addresses(sysfs: Path, why: str) -> None:
     room = {"pods": 1} if why == "the node check" else {}
     node = Node(sysfs=sysfs, node_allocatable=room)
     register(node, OTHER)
@@ -133,7 +133,7 @@ def test_a_rejected_pod_gives_them_back(sysfs: Path, why: str) -> None:
     assert given(node.admit(pod("q", gpu=1))) == [GPU_SLOT]
 
 
-def test_a_late_allocation_that_fails_keeps_what_the_pod_has(sysfs: Path) -> None:
+def test_failed_late_allocation_keeps_other_addresses(sysfs: Path) -> None:
     node = Node(sysfs=sysfs)
     register(node, OTHER)
     spec = pod("p", gpu=1, nic=1)
@@ -145,13 +145,13 @@ def test_a_late_allocation_that_fails_keeps_what_the_pod_has(sysfs: Path) -> Non
     options = node.start("p")
     addresses = sorted(a for device in options.pci_devices for a in device.addresses)
     assert addresses == [FIRST, SECOND, GPU_SLOT, FOURTH]
-    # All four are taken; the pod's end frees all four.
+    # All four are in use; the end of the pod frees all four.
     assert not node.admit(pod("q", gpu=1)).admitted
     node.terminate("p")
     assert given(node.admit(pod("r", gpu=1))) == [GPU_SLOT]
 
 
-def test_a_late_allocation_gives_back_what_it_took_before_it_failed(sysfs: Path) -> None:
+def test_failed_late_allocation_frees_its_addresses(sysfs: Path) -> None:
     node = Node(sysfs=sysfs)
     spec = pod("p", gpu=1, nic=1)
     assert node.admit(spec).admitted
@@ -163,7 +163,7 @@ def test_a_late_allocation_gives_back_what_it_took_before_it_failed(sysfs: Path)
     assert given(node.admit(pod("q", fpga=1))) == [GPU_SLOT]
 
 
-def test_an_answer_that_cannot_be_read_rejects_the_pod(sysfs: Path) -> None:
+def test_invalid_response_rejects_the_pod(sysfs: Path) -> None:
     node = Node(sysfs=sysfs)
     plugin = register(node)
     plugin.responses = (b"\xc2\x3e\x02\xff",)

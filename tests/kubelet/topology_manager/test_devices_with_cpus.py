@@ -1,4 +1,4 @@
-"""Devices together with CPUs and memory: aligned, given back, kept, and shown to others."""
+"""Devices together with CPUs and memory: aligned, freed, retained, and visible to clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import podresources
 from devicemanager.core.errors import RpcError
 from devicemanager.core.pods import Pod
-from devicemanager.core.providers.provider import Held, MemoryBlock
+from devicemanager.core.providers.provider import CpusAndMemory, MemoryBlock
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.testing.factories import MockKubeletFactory
@@ -34,13 +34,13 @@ def memory(gib: int, *nodes: int) -> MemoryBlock:
 
 @pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_everything_is_on_the_devices_node(policy: str, scope: str) -> None:
+def test_cpus_and_memory_are_on_the_devices_node(policy: str, scope: str) -> None:
     node = aligned_node(policy, topology_scope=scope)
     node.plugin(rows("11"))
     admission = node.admit(pod("p", guaranteed(cpus=2, gib=3, gpu=1)))
     assert admission.containers["app"].affinity == (1,)
     assert node.devices("p") == {"app": {GPU: ["d0"]}}
-    assert node.share("p") == Held((4, 5), (memory(3, 1),))
+    assert node.share("p") == CpusAndMemory((4, 5), (memory(3, 1),))
 
 
 def test_without_a_policy_nothing_is_aligned() -> None:
@@ -51,24 +51,24 @@ def test_without_a_policy_nothing_is_aligned() -> None:
 
 
 @pytest.mark.parametrize("policy", ["restricted", "single-numa-node"])
-@pytest.mark.parametrize("wish", [{"cpus": 3}, {"gib": 3}])
-def test_cpus_or_memory_may_reject_the_alignment(policy: str, wish: dict[str, int]) -> None:
+@pytest.mark.parametrize("amounts", [{"cpus": 3}, {"gib": 3}])
+def test_cpus_or_memory_can_prevent_alignment(policy: str, amounts: dict[str, int]) -> None:
     node = aligned_node(policy)
     node.plugin(rows("111"))
     assert node.admit(pod("p", guaranteed(cpus=2, gib=2, gpu=1))).admitted
-    # Node 1 has a device left, but too few CPUs or too little memory.
+    # Node 1 has a free device, but too few CPUs or too little memory.
     before = node.manager.providers()
-    assert node.admit(pod("q", guaranteed(gpu=1, **wish))).reason == REJECTED
+    assert node.admit(pod("q", guaranteed(gpu=1, **amounts))).reason == REJECTED
     assert node.manager.providers() == before
     assert node.admit(pod("r", guaranteed(cpus=2, gib=2, gpu=1))).admitted
-    assert node.share("r") == Held((6, 7), (memory(2, 1),))
+    assert node.share("r") == CpusAndMemory((6, 7), (memory(2, 1),))
 
 
 @pytest.mark.parametrize(
     ("policy", "affinity"),
     [("best-effort", (0, 1)), ("restricted", (0, 1)), ("single-numa-node", None)],
 )
-def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -> None:
+def test_request_larger_than_a_numa_node(policy: str, affinity: tuple[int, ...] | None) -> None:
     node = aligned_node(policy)
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(cpus=6, gib=6, gpu=2)))
@@ -76,10 +76,10 @@ def test_more_than_one_node_has(policy: str, affinity: tuple[int, ...] | None) -
         assert admission.reason == REJECTED
         return
     assert admission.containers["app"].affinity == affinity
-    assert node.share("p") == Held(tuple(range(6)), (memory(6, 0, 1),))
+    assert node.share("p") == CpusAndMemory(tuple(range(6)), (memory(6, 0, 1),))
 
 
-def test_memory_that_fits_nowhere_is_rejected_by_its_allocation() -> None:
+def test_memory_that_fits_nowhere_is_rejected_at_allocation() -> None:
     node = aligned_node("single-numa-node")
     node.plugin(rows("01"))
     admission = node.admit(pod("p", guaranteed(gib=9, gpu=1)))
@@ -88,7 +88,7 @@ def test_memory_that_fits_nowhere_is_rejected_by_its_allocation() -> None:
         "Allocate failed due to [memorymanager] failed to find NUMA nodes to extend the "
         "current topology hint, which is unexpected",
     )
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
 def test_cpus_that_fit_nowhere_are_rejected_by_the_policy() -> None:
@@ -96,14 +96,14 @@ def test_cpus_that_fit_nowhere_are_rejected_by_the_policy() -> None:
     assert node.admit(pod("p", guaranteed(cpus=9))).reason == REJECTED
 
 
-def test_pods_that_are_not_guaranteed_get_no_cpus_of_their_own() -> None:
+def test_burstable_pods_get_no_exclusive_cpus() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(gpu=1), container("other"))).admitted
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
-# -- given back -------------------------------------------------------------------------------
+# -- freed --------------------------------------------------------------------------------------
 
 
 def later_container_unavailable(node: Node) -> Pod:
@@ -139,7 +139,7 @@ def disk_full(node: Node) -> Pod:
     ],
 )
 @pytest.mark.parametrize("policy", ["none", "restricted"])
-def test_a_rejected_pod_gives_everything_back(rejected: Callable[[Node], Pod], policy: str) -> None:
+def test_rejected_pod_frees_cpus_and_memory(rejected: Callable[[Node], Pod], policy: str) -> None:
     node = aligned_node(policy)
     node.plugin(rows("01"))
     assert node.admit(pod("other", guaranteed())).admitted
@@ -151,7 +151,7 @@ def test_a_rejected_pod_gives_everything_back(rejected: Callable[[Node], Pod], p
     node.manager.self_check()
 
 
-def test_a_pod_that_ends_gives_everything_back() -> None:
+def test_ended_pod_frees_cpus_and_memory() -> None:
     node = aligned_node()
     before = node.manager.providers()
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4))).admitted
@@ -160,7 +160,7 @@ def test_a_pod_that_ends_gives_everything_back() -> None:
     assert node.manager.providers() == before
 
 
-def test_while_a_pod_waits_for_its_plugin_its_share_is_taken() -> None:
+def test_waiting_pod_keeps_cpus_and_memory() -> None:
     node = aligned_node("none")
     gpu = node.plugin(rows("01"))
     inner: list[bool] = []
@@ -177,12 +177,12 @@ def test_while_a_pod_waits_for_its_plugin_its_share_is_taken() -> None:
     assert node.admit(pod("r", guaranteed(cpus=8, gib=8))).admitted
 
 
-# -- kept ---------------------------------------------------------------------------------------
+# -- retained -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reboot", [False, True])
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_a_pod_keeps_its_share_over(reboot: bool, scope: str) -> None:
+def test_cpus_and_memory_survive(reboot: bool, scope: str) -> None:
     node = aligned_node(topology_scope=scope)
     node.plugin(rows("0111"))
     spec = pod("p", guaranteed(cpus=2, gib=2, gpu=2))
@@ -195,13 +195,13 @@ def test_a_pod_keeps_its_share_over(reboot: bool, scope: str) -> None:
     assert (node.devices("p"), node.share("p")) == held
     assert plugin.calls == []
     assert node.pods.known("p").phase == "Running"
-    # Others still see it.
+    # It still counts for other pods.
     assert node.admit(pod("q", guaranteed(cpus=3, gpu=1))).containers["app"].affinity == (0,)
     node.terminate("p", "q")
     assert node.manager.providers() == cpus_and_memory()
 
 
-def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() -> None:
+def test_pod_rejected_after_a_reboot_frees_cpus_and_memory() -> None:
     node = aligned_node()
     node.plugin(rows("11"))
     assert node.admit(pod("p", guaranteed(cpus=4, gib=4, gpu=2)), start=True).admitted
@@ -211,10 +211,10 @@ def test_a_pod_that_fails_after_a_reboot_gives_its_share_back_before_the_next() 
     assert node.share("p").cpu_ids == (4, 5, 6, 7)
     node.plugin(rows("11"))
     assert node.admit(pod("q", guaranteed(cpus=4, gib=4, gpu=2))).admitted
-    assert node.share("p") == Held()
+    assert node.share("p") == CpusAndMemory()
 
 
-def test_what_starts_late_changes_nothing_about_the_share() -> None:
+def test_late_allocation_does_not_change_cpus_and_memory() -> None:
     node = aligned_node("best-effort")
     assert node.admit(pod("p", guaranteed(cpus=2, gpu=1)), start=True).admitted
     share = node.share("p")
@@ -225,7 +225,7 @@ def test_what_starts_late_changes_nothing_about_the_share() -> None:
     node.plugin(rows("10"))
     node.start("p")
     assert node.share("p") == share
-    # The affinity of the admission still counts.
+    # The affinity of the admission still applies.
     assert node.devices("p") == {"app": {GPU: ["d1"]}}
 
 
@@ -249,7 +249,7 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
 
 
 @pytest.mark.parametrize(
-    ("version", "scope", "resources", "told"),
+    ("version", "scope", "resources", "pod_level"),
     [
         ("1.37", "container", True, False),
         ("1.37", "pod", False, False),
@@ -257,12 +257,12 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
         ("1.37", "pod", True, True),
     ],
 )
-def test_p16_what_a_client_is_told(
+def test_p16_cpus_and_memory_in_podresources(
     make_mock_kubelet: MockKubeletFactory,
     version: str,
     scope: str,
     resources: bool,
-    told: bool,
+    pod_level: bool,
 ) -> None:
     kubelet = kubelet_with(
         make_mock_kubelet,
@@ -282,9 +282,9 @@ def test_p16_what_a_client_is_told(
         listed = client.list()
         got = client.get("p")
         allocatable = client.get_allocatable()
-    # The sidecar takes over the init container's memory and a CPU, the app container the
-    # other CPU: the pod as a whole has never more than two of either.
-    whole = ((0, 1), (block(2, 0),)) if told else ((), ())
+    # The sidecar takes over the init container's memory and one CPU, the app container the other
+    # CPU: the pod as a whole never has more than two of either.
+    whole = ((0, 1), (block(2, 0),)) if pod_level else ((), ())
     assert listed[0] == got
     assert got == podresources.Pod(
         "p",
@@ -304,7 +304,7 @@ def test_p16_what_a_client_is_told(
 
 
 @pytest.mark.parametrize("reboot", [False, True])
-def test_a_client_is_told_the_same_after_a_restart(
+def test_podresources_are_the_same_after_a_restart(
     make_mock_kubelet: MockKubeletFactory, reboot: bool
 ) -> None:
     kubelet = kubelet_with(make_mock_kubelet, topology_policy="restricted")
@@ -313,7 +313,7 @@ def test_a_client_is_told_the_same_after_a_restart(
     kubelet.terminate("first")
     with podresources.PodResourcesClient(kubelet.pod_resources_socket) as client:
         before = client.list()
-        # Not the first CPU, though that is free now.
+        # Not the first CPU, although it is free now.
         assert before[0].containers[0].cpu_ids == (1,)
         kubelet.reboot() if reboot else kubelet.restart()
         assert client.list() == before

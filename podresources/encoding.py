@@ -1,4 +1,4 @@
-"""Values to the bytes of PodResources messages: what a server answers."""
+"""Encode values to the bytes of PodResources messages, for the server."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from protos import podresources_v1 as v1
 from protos import podresources_v1alpha1 as v1alpha1
 
 if TYPE_CHECKING:
-    from podresources.allocatable import Allocatable
-    from podresources.shares import ContainerMemory, DynamicResource
-    from podresources.values import Container, ContainerDevices, Pod
+    from podresources.values import (
+        Allocatable,
+        Container,
+        ContainerDevices,
+        ContainerMemory,
+        DynamicResource,
+        Pod,
+    )
 
 __all__ = [
     "allocatable_to_bytes",
@@ -23,13 +28,12 @@ __all__ = [
 
 
 def pod_to_bytes(pod: Pod, *, grouped: bool = False) -> bytes:
-    """One pod as a field of a v1 ListPodResourcesResponse.
+    """Encode one pod as a field of a v1 ListPodResourcesResponse.
 
-    ``grouped``: one entry per resource and NUMA node, with all its devices, as in v1.20.
-
-    Responses with many pods are these bytes joined. A GetPodResourcesResponse has its
-    pod under the same field number, so the bytes are a whole Get response as well.
+    ``grouped``: one entry per resource and NUMA node with all its devices, as in v1.20.
     """
+    # The bytes of several pods can be concatenated to one List response. A Get response has
+    # its pod under the same field number, so the bytes are a whole Get response, too.
     response = v1.ListPodResourcesResponse()
     message = response.pod_resources.add(name=pod.name, namespace=pod.namespace)
     for container in pod.containers:
@@ -40,21 +44,23 @@ def pod_to_bytes(pod: Pod, *, grouped: bool = False) -> bytes:
 
 
 def pod_to_v1alpha1_bytes(pod: Pod) -> bytes:
-    """One pod as a field of a v1alpha1 ListPodResourcesResponse: app containers only,
-    one entry per device id and NUMA node as in v1 but without the node
-    (``v1DevicesToAlphaV1``, pkg/kubelet/apis/podresources/server_v1alpha1.go, v1.32)."""
+    """Encode one pod as a field of a v1alpha1 ListPodResourcesResponse.
+
+    It has app containers only, and one entry per device id and NUMA node as in v1, but without
+    the node (``v1DevicesToAlphaV1``, pkg/kubelet/apis/podresources/server_v1alpha1.go, v1.32).
+    """
     response = v1alpha1.ListPodResourcesResponse()
     message = response.pod_resources.add(name=pod.name, namespace=pod.namespace)
     for container in pod.containers:
         if not container.restartable_init:
-            held = message.containers.add(name=container.name)
+            added = message.containers.add(name=container.name)
             for entry in _entries(container.devices):
-                held.devices.add(resource_name=entry.resource_name, device_ids=entry.device_ids)
+                added.devices.add(resource_name=entry.resource_name, device_ids=entry.device_ids)
     return response.SerializeToString()
 
 
 def allocatable_to_bytes(allocatable: Allocatable) -> bytes:
-    """A whole v1 AllocatableResourcesResponse."""
+    """Encode a v1 AllocatableResourcesResponse."""
     message = v1.AllocatableResourcesResponse(cpu_ids=allocatable.cpu_ids)
     _add_devices(message.devices, allocatable.devices)
     _add_memory(message.memory, allocatable.memory)
@@ -78,9 +84,9 @@ def _add_devices(
     into: RepeatedCompositeFieldContainer[v1.ContainerDevices],
     devices: Iterable[ContainerDevices],
 ) -> None:
-    # Not through entries(): with 10,000 devices the values in between cost the most.
+    # Does not use entries(): for 10,000 devices, its values would cost more than the encoding.
     for group in devices:
-        # A topology without nodes counts as none (Q13): the field stays absent.
+        # An empty topology counts as none (Q13), and the field stays absent.
         topologies: list[v1.TopologyInfo | None] = [None]
         if group.nodes:
             topologies = [_topology_message((node,)) for node in group.nodes]

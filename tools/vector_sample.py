@@ -1,0 +1,234 @@
+"""Choose the sample of recorded vectors in tests/data/vectors: ``python -m tools.vector_sample``.
+
+The full sets are larger than a repository should carry. The sample must be small and still
+fail when a decision is broken. Therefore vectors are chosen by what they reach:
+
+1. Replay each vector under branch coverage, with all caches cleared before it. Its *features*
+   are the branches it takes, the messages it expects, and its configuration (policy, scope,
+   kubelet version and the like).
+2. Repeatedly choose the vector with the most valuable features per byte. A feature that
+   several chosen vectors have already is worth less, and one that ``ENOUGH`` of them have is
+   worth nothing: one vector per branch would reach a broken line, but often not show it.
+3. Stop when no vector adds anything, or when the set's budget is used up.
+
+The choice is deterministic. Texts for people (``note``, ``why``, ``source``, ``tags``) are left
+out; everything else is copied unchanged, in the order of the full set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import _lru_cache_wrapper, partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final
+
+import attrs
+import yaml
+from coverage import Coverage, CoverageData
+
+from tools.replay import admission, checkpoint, claims
+
+ROOT: Final = Path(__file__).parents[1]
+SAMPLE: Final = ROOT / "tests" / "data" / "vectors"
+FULL: Final = ROOT.parent / "shared" / "vectors"
+ENOUGH: Final = 4
+_PROSE: Final = ("note", "why", "source", "tags")
+_PROSE_LINES: Final = re.compile(rf"^  ({'|'.join(_PROSE)}): .*\n(?:   +.*\n)*", re.MULTILINE)
+
+Feature = tuple[object, ...]
+
+
+@attrs.frozen(eq=False)
+class Vector:
+    """One vector: its text in the sample, and a function that replays it."""
+
+    name: str
+    text: str
+    replay: Callable[[], object]
+    expected: frozenset[Feature] = frozenset()
+    """The features that follow from the vector itself."""
+
+
+@attrs.frozen
+class VectorSet:
+    """One file of vectors."""
+
+    file: str
+    budget: int
+    """Largest size of its sample, in bytes."""
+    read: Callable[[str], tuple[str, list[Vector]]]
+    """Function from the file's text to the head of the sample and the vectors."""
+    measured: tuple[str, ...]
+    """Directories whose branches count."""
+
+
+def chosen(
+    vectors: Sequence[Vector], reached: Sequence[frozenset[Feature]], budget: int
+) -> set[int]:
+    """Return the indexes of the vectors to include."""
+    counts: Counter[Feature] = Counter()
+    found: set[int] = set()
+    left = budget
+
+    def value(index: int) -> float:
+        gain = sum(1 / (1 + counts[each]) for each in reached[index] if counts[each] < ENOUGH)
+        return gain / len(vectors[index].text)
+
+    while candidates := [
+        index
+        for index, vector in enumerate(vectors)
+        if index not in found and len(vector.text) <= left
+    ]:
+        best = max(candidates, key=lambda index: (value(index), -index))
+        if not value(best):
+            break
+        found.add(best)
+        counts.update(reached[best])
+        left -= len(vectors[best].text)
+    return found
+
+
+def features(vectors: Sequence[Vector], measured: Sequence[str]) -> list[frozenset[Feature]]:
+    """Replay each vector under branch coverage and return what it reaches."""
+    include = [str(ROOT / each / "*") for each in measured]
+    cover = Coverage(data_file=None, branch=True, include=include, config_file=False)
+    caches = [each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper)]
+    # Once without measuring: modules that are imported at first use would count for the first
+    # vector that needs them.
+    for vector in vectors:
+        vector.replay()
+    cover.start()
+    for number, vector in enumerate(vectors):
+        for cache in caches:
+            cache.cache_clear()
+        cover.switch_context(str(number))
+        vector.replay()
+    cover.stop()
+    data = cover.get_data()
+    return [vector.expected | _branches(data, str(number)) for number, vector in enumerate(vectors)]
+
+
+def _branches(data: CoverageData, context: str) -> frozenset[Feature]:
+    data.set_query_context(context)
+    return frozenset(
+        (file, *arc) for file in data.measured_files() for arc in data.arcs(file) or ()
+    )
+
+
+# -- the files ---------------------------------------------------------------------------
+
+
+def _scenarios(text: str) -> tuple[str, list[Vector]]:
+    vectors = []
+    for line in text.split("\n"):
+        if line:
+            scenario = {name: v for name, v in json.loads(line).items() if name not in _PROSE}
+            vectors.append(
+                Vector(
+                    scenario["id"],
+                    line if len(scenario) == len(json.loads(line)) else _json(scenario),
+                    partial(admission.replay_scenario, scenario),
+                    frozenset(_of_scenario(scenario)),
+                )
+            )
+    return "", vectors
+
+
+def _of_scenario(scenario: dict[str, Any]) -> Iterator[Feature]:
+    """The configuration of a scenario, and its messages without names and numbers."""
+    options = tuple(scenario["policy_options"] or ())
+    yield "settings", scenario.get("kubelet"), scenario["policy"], scenario["scope"], *options
+    for plugin in scenario["resources"].values():
+        yield "preferred", scenario["policy"], plugin["preferred"], bool(plugin["allocate_error"])
+    expect = scenario["expect"]
+    texts = [expect.get("config_error"), *(step.get("message") for step in expect.get("steps", ()))]
+    for text in filter(None, texts):
+        yield "message", re.sub(r"\S*[\d/\"]\S*", "", text)
+
+
+def _checkpoints(text: str) -> tuple[str, list[Vector]]:
+    return "", [
+        Vector(json.loads(line)["id"], line, partial(_replay_checkpoint, line))
+        for line in text.split("\n")
+        if line
+    ]
+
+
+def _replay_checkpoint(line: str) -> None:
+    with NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(line)
+        file.flush()
+        list(checkpoint.replay_file(Path(file.name)))
+
+
+def _claims(text: str) -> tuple[str, list[Vector]]:
+    """Split a YAML file into its rows. Comments at the top are left out."""
+    text = _PROSE_LINES.sub("", text[text.index("format:") :])
+    vectors = []
+    for section, rows in re.findall(r"^(\w+):\n((?:[- ].*\n)+)", text, re.MULTILINE):
+        for row in re.findall(r"^- .*\n(?:  .*\n)*", rows, re.MULTILINE):
+            value = yaml.safe_load(row)
+            vectors.append(
+                Vector(
+                    section,
+                    row,
+                    partial(_replay_claims, {section: value}),
+                )
+            )
+    return f"format: {claims.FORMAT}\n", vectors
+
+
+def _replay_claims(vectors: dict[str, Any]) -> None:
+    list(claims.replay_vectors(vectors))
+
+
+SETS: Final = (
+    VectorSet("admission.jsonl", 420_000, _scenarios, ("devicemanager/core",)),
+    VectorSet("versions.jsonl", 160_000, _scenarios, ("devicemanager/core",)),
+    VectorSet("versions-edge.jsonl", 160_000, _scenarios, ("devicemanager/core",)),
+    VectorSet("checkpoint.jsonl", 120_000, _checkpoints, ("checkpoint",)),
+    VectorSet("claims.yaml", 40_000, _claims, ("devicemanager/claims",)),
+    VectorSet("claims-random.yaml", 140_000, _claims, ("devicemanager/claims",)),
+)
+
+
+def sample(vector_set: VectorSet, text: str) -> str:
+    """Return the sample of a file's text."""
+    head, vectors = vector_set.read(text)
+    found = chosen(vectors, features(vectors, vector_set.measured), vector_set.budget)
+    if not head:
+        return "".join(f"{vectors[index].text}\n" for index in sorted(found))
+    sections = dict.fromkeys(vector.name for vector in vectors)
+    for index in sorted(found):
+        sections[vectors[index].name] = (sections[vectors[index].name] or "") + vectors[index].text
+    return head + "".join(f"{name}:\n{rows}" for name, rows in sections.items() if rows)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Write the sample of every set."""
+    parser = argparse.ArgumentParser(prog="python -m tools.vector_sample", description=__doc__)
+    parser.add_argument(
+        "--vectors", type=Path, default=FULL, metavar="DIR", help=f"the full sets (default: {FULL})"
+    )
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    SAMPLE.mkdir(parents=True, exist_ok=True)
+    for vector_set in SETS:
+        text = sample(vector_set, (options.vectors / vector_set.file).read_text(encoding="utf-8"))
+        (SAMPLE / vector_set.file).write_text(text, encoding="utf-8")
+        print(f"{vector_set.file}: {len(text.encode()):,} bytes", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
