@@ -1,9 +1,30 @@
-"""Certify a device plugin: checks of all it owes to the kubelet and to the people who run it.
+"""Conformance checks: does a device plugin meet the kubelet's requirements?
 
-What belongs here: the checks (``families``, a module for each), what carries them out
-(``runner``, ``trial``), the plugin under test (``subject``), and the forms of a report
-(``reports``). What never does: a rule of the kubelet's; the kubelet here is the one of
-``devicemanager.kubelet``.
+Theory of operation. The suite plays the kubelet: it starts mock kubelets, starts the plugin on
+them as a process, disturbs both, and compares what the plugin does with what a kubelet and a
+node's operator need.
+
+In:  a ``PluginUnderTest`` (command, environment, hooks for its devices), a selection of checks,
+     ``Limits``, ``Waivers``, a seed for random inputs.
+Out: a ``Report`` with a ``Verdict`` per check: outcome, what was seen, a timeline and the command
+     to repeat it; ``write`` makes JSON, JUnit XML, HTML, Markdown or a badge from it.
+
+Parts, from the outside in:
+
+* ``runner`` selects the order and runs checks in parallel; ``stage`` is a kubelet with a plugin.
+* ``checks.toml`` has one row per check: what it requires, does and expects.
+* ``checks`` has their functions, one module per family; ``check_run`` is what they work with.
+* ``report`` and ``reports`` are the result.
+
+Invariants:
+
+* A check fails only for what the plugin does. If a precondition is not met, it is skipped.
+* No check sees what another one has left behind: after a bad verdict the stage is replaced.
+* The kubelet's behaviour is that of ``devicemanager.kubelet``; no rule of it is repeated here.
+* Everything that a plugin prints or sends is untrusted, and is escaped before it is shown.
+* Close ``Stages`` at any moment, from any thread, and no process or directory is left.
+
+Start reading with ``runner.run``, then ``checks/restarts.py`` and ``check_run.py``.
 """
 
 from __future__ import annotations
@@ -11,38 +32,65 @@ from __future__ import annotations
 from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
+    from devicemanager.conformance.check_run import CheckRun
+    from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
     from devicemanager.conformance.limits import Limits
-    from devicemanager.conformance.model import Check, Verdict
-    from devicemanager.conformance.outcomes import (
+    from devicemanager.conformance.model import (
+        Check,
         CheckError,
+        CheckFunction,
         Failed,
+        Line,
         Outcome,
         Profile,
         Scene,
         Severity,
         Skipped,
+        Verdict,
         Warned,
     )
-    from devicemanager.conformance.plugin_under_test import PluginUnderTest
-    from devicemanager.conformance.pytest import pytest_checks
+    from devicemanager.conformance.observations import Observations, Timeline
+    from devicemanager.conformance.plugin_under_test import HOOKS, Hook, PluginUnderTest
+    from devicemanager.conformance.process_checks import Usage
+    from devicemanager.conformance.pytest import ConformanceWarning, pytest_checks
     from devicemanager.conformance.registry import all_checks, check, select
     from devicemanager.conformance.report import Report
-    from devicemanager.conformance.reports import write
-    from devicemanager.conformance.runner import run
+    from devicemanager.conformance.reports import FORMS, write
+    from devicemanager.conformance.runner import OnVerdict, run
+    from devicemanager.conformance.running_plugin import RunningPlugin
+    from devicemanager.conformance.stage import OnWait, Stage, Stages
     from devicemanager.conformance.waivers import Waiver, Waivers
 
 __all__ = [
+    "FORMS",
+    "HOOKS",
+    "CallFailed",
     "Check",
     "CheckError",
+    "CheckFunction",
+    "CheckRun",
+    "ConformanceWarning",
     "Failed",
+    "Hook",
     "Limits",
+    "Line",
+    "ListStream",
+    "Observations",
+    "OnVerdict",
+    "OnWait",
     "Outcome",
+    "PluginClient",
     "PluginUnderTest",
     "Profile",
     "Report",
+    "RunningPlugin",
     "Scene",
     "Severity",
     "Skipped",
+    "Stage",
+    "Stages",
+    "Timeline",
+    "Usage",
     "Verdict",
     "Waiver",
     "Waivers",
@@ -58,23 +106,41 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "CallFailed": "client",
         "Check": "model",
-        "CheckError": "outcomes",
-        "Failed": "outcomes",
+        "CheckError": "model",
+        "CheckFunction": "model",
+        "CheckRun": "check_run",
+        "ConformanceWarning": "pytest",
+        "FORMS": "reports",
+        "Failed": "model",
+        "HOOKS": "plugin_under_test",
+        "Hook": "plugin_under_test",
         "Limits": "limits",
-        "Outcome": "outcomes",
-        "Profile": "outcomes",
-        "Report": "report",
-        "Scene": "outcomes",
-        "Severity": "outcomes",
-        "Skipped": "outcomes",
+        "Line": "model",
+        "ListStream": "client",
+        "Observations": "observations",
+        "OnVerdict": "runner",
+        "OnWait": "stage",
+        "Outcome": "model",
+        "PluginClient": "client",
         "PluginUnderTest": "plugin_under_test",
+        "Profile": "model",
+        "Report": "report",
+        "RunningPlugin": "running_plugin",
+        "Scene": "model",
+        "Severity": "model",
+        "Skipped": "model",
+        "Stage": "stage",
+        "Stages": "stage",
+        "Timeline": "observations",
+        "Usage": "process_checks",
         "Verdict": "model",
         "Waiver": "waivers",
         "Waivers": "waivers",
-        "Warned": "outcomes",
-        "check": "registry",
+        "Warned": "model",
         "all_checks": "registry",
+        "check": "registry",
         "pytest_checks": "pytest",
         "run": "runner",
         "select": "registry",

@@ -1,62 +1,135 @@
-"""A check, and what came of one."""
+"""Values of the suite: what a check is, how it can end, and what a report says about it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from devicemanager.conformance.outcomes import Line, Outcome, Profile, Scene, Severity
+from devicemanager.core.errors import DeviceManagerError
 
 if TYPE_CHECKING:
     from devicemanager.conformance.check_run import CheckRun
 
-__all__ = ["LEVELS", "Check", "Verdict"]
+__all__ = [
+    "Check",
+    "CheckError",
+    "CheckFunction",
+    "Failed",
+    "Line",
+    "Outcome",
+    "Profile",
+    "Scene",
+    "Severity",
+    "Skipped",
+    "Verdict",
+    "Warned",
+]
 
 
-LEVELS: Mapping[Profile, str] = {
-    Profile.CORE: "every MUST of R, W, T, O, A, P and S",
-    Profile.RESILIENT: "core, and every MUST of K and L",
-    Profile.COMPLETE: "every MUST and every SHOULD",
-}
-"""What each profile asks for, for people."""
+class CheckError(DeviceManagerError):
+    """The suite cannot run: an invalid option, or a plugin that never registers. The text is for
+    the user."""
+
+
+class Severity(StrEnum):
+    """How much a check matters."""
+
+    MUST = "MUST"
+    """Without it, the contract with the kubelet is broken."""
+    SHOULD = "SHOULD"
+    """Without it, real clusters have problems."""
+    INFO = "INFO"
+    """Reported, but never a failure."""
+
+
+class Outcome(StrEnum):
+    """Result of a check."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    WARN = "warn"
+    SKIP = "skip"
+    WAIVED = "waived"
+    ERROR = "error"
+    """The suite itself could not run the check."""
+
+
+class Scene(StrEnum):
+    """State in which a check begins."""
+
+    REGISTERED = "registered"
+    """A kubelet and a registered plugin, shared with other checks that run one after another."""
+    IDLE = "idle"
+    """A kubelet and a plugin that have been idle for ``Limits.idle_seconds``."""
+    OWN = "own"
+    """Nothing is started: the check starts what it needs, and shares it with no other check."""
+
+
+class Profile(StrEnum):
+    """Set of checks that a plugin must pass to earn a badge."""
+
+    CORE = "core"
+    """Every MUST of R, W, T, O, A, P and S."""
+    RESILIENT = "resilient"
+    """Core, and every MUST of K and L."""
+    COMPLETE = "complete"
+    """Every MUST and every SHOULD."""
+
 
 _RESILIENCE = frozenset("KL")
 
 
+class Failed(AssertionError):
+    """The plugin does not do what the check expects. The text says what was seen."""
+
+
+class Warned(AssertionError):
+    """The plugin meets the requirement, but barely. The text says what was seen."""
+
+
+class Skipped(Exception):
+    """The check does not apply to this plugin, or cannot run here. The text says why."""
+
+
+CheckFunction: TypeAlias = Callable[["CheckRun"], str | None]
+"""Runs a check. Returns a measurement for the report, or None. Raises ``Failed``, ``Warned`` or
+``Skipped``."""
+
+
 @attrs.frozen
 class Check:
-    """One check. Made by the decorator ``check`` of ``registry``."""
+    """One check."""
 
     id: str
-    """A letter for the family and two digits, as in ``K01``."""
+    """A letter for the family and two digits, such as ``K01``."""
     severity: Severity
     title: str
-    """What must hold, in one line."""
+    """The requirement, in one line; its subject is the plugin."""
     does: str
-    """What the suite does."""
+    """Steps of the suite."""
     expects: str
-    """What must be seen, with its limits."""
+    """What must be seen; names of limits stand for their values."""
     production: str
-    """What a failure looks like on a node."""
+    """Symptom on a node when the check fails."""
     links: tuple[str, ...]
-    """Sources: addresses of public threads, and where the rule stands."""
+    """Addresses of the rule and of public issues that show the symptom."""
     scene: Scene
     hooks: tuple[str, ...]
-    """The hooks it cannot do without."""
-    unregistered: bool
-    """Whether it says something of a plugin that does not register, too."""
-    run: Callable[[CheckRun], str | None] = attrs.field(eq=False, repr=False)
-    """Carries it out. Returns what it measured, if that is worth telling; raises ``Failed``,
-    ``Warned`` or ``Skipped``."""
+    """Hooks that the check requires."""
+    needs_registration: bool
+    """False if the check is also meaningful for a plugin that does not register."""
+    run: CheckFunction = attrs.field(eq=False, repr=False)
 
     @property
     def family(self) -> str:
+        """Letter of the family."""
         return self.id[0]
 
     def belongs_to(self, profile: Profile) -> bool:
-        """Whether a plugin of this profile has to pass it."""
+        """True if a plugin must pass this check for the profile."""
         match self.severity, profile:
             case Severity.MUST, Profile.CORE:
                 return self.family not in _RESILIENCE
@@ -67,7 +140,7 @@ class Check:
         return False
 
     def data(self) -> dict[str, Any]:
-        """As plain data for JSON; its shape stands in docs/json.md."""
+        """Return plain data for JSON, as described in docs/json.md."""
         return {
             "id": self.id,
             "severity": self.severity.value,
@@ -81,24 +154,34 @@ class Check:
 
 
 @attrs.frozen
+class Line:
+    """One line of a timeline."""
+
+    time: float
+    """Seconds since the check began."""
+    source: str
+    """``suite``, ``kubelet``, ``call`` or ``plugin``."""
+    text: str
+
+
+@attrs.frozen
 class Verdict:
-    """What came of one check, and what a reader needs to understand it."""
+    """Result of one check, with everything needed to understand it."""
 
     check: Check
     outcome: Outcome
     seen: str = ""
-    """What was seen; of a skip, why; of a waiver, its reason."""
+    """What was seen; the reason for a skip; for a waived failure also the waiver's reason."""
     seconds: float = 0.0
     timeline: tuple[Line, ...] = ()
-    """What the suite did, what the kubelet saw, the calls; for a failure, a warning and an
-    error."""
+    """Steps of the suite, events and calls; only for failures, warnings and errors."""
     output: tuple[str, ...] = ()
-    """The plugin's last lines in that time."""
+    """The plugin's last lines of output during the check."""
     reproduce: str = ""
-    """A command that carries out this check alone, in the same way."""
+    """Command that runs only this check, with the same options."""
 
     def data(self) -> dict[str, Any]:
-        """As plain data for JSON; its shape stands in docs/json.md."""
+        """Return plain data for JSON, as described in docs/json.md."""
         check = self.check
         return {
             "id": check.id,
