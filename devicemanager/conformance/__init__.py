@@ -33,12 +33,12 @@ from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from devicemanager.conformance.check_run import CheckRun
+    from devicemanager.conformance.checks import all_checks, select
     from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
     from devicemanager.conformance.limits import Limits
-    from devicemanager.conformance.model import (
-        Check,
+    from devicemanager.conformance.observations import Observations, Timeline
+    from devicemanager.conformance.outcomes import (
         CheckError,
-        CheckFunction,
         Failed,
         Line,
         Outcome,
@@ -46,15 +46,13 @@ if TYPE_CHECKING:
         Scene,
         Severity,
         Skipped,
-        Verdict,
         Warned,
     )
-    from devicemanager.conformance.observations import Observations, Timeline
     from devicemanager.conformance.plugin_under_test import HOOKS, Hook, PluginUnderTest
     from devicemanager.conformance.process_checks import Usage
     from devicemanager.conformance.pytest import ConformanceWarning, pytest_checks
-    from devicemanager.conformance.registry import all_checks, check, select
-    from devicemanager.conformance.report import Report
+    from devicemanager.conformance.registry import Check, CheckFunction, check
+    from devicemanager.conformance.report import Report, Verdict
     from devicemanager.conformance.reports import FORMS, write
     from devicemanager.conformance.runner import OnVerdict, run
     from devicemanager.conformance.running_plugin import RunningPlugin
@@ -107,43 +105,43 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "CallFailed": "client",
-        "Check": "model",
-        "CheckError": "model",
-        "CheckFunction": "model",
+        "Check": "registry",
+        "CheckError": "outcomes",
+        "CheckFunction": "registry",
         "CheckRun": "check_run",
         "ConformanceWarning": "pytest",
         "FORMS": "reports",
-        "Failed": "model",
+        "Failed": "outcomes",
         "HOOKS": "plugin_under_test",
         "Hook": "plugin_under_test",
         "Limits": "limits",
-        "Line": "model",
+        "Line": "outcomes",
         "ListStream": "client",
         "Observations": "observations",
         "OnVerdict": "runner",
         "OnWait": "stage",
-        "Outcome": "model",
+        "Outcome": "outcomes",
         "PluginClient": "client",
         "PluginUnderTest": "plugin_under_test",
-        "Profile": "model",
+        "Profile": "outcomes",
         "Report": "report",
         "RunningPlugin": "running_plugin",
-        "Scene": "model",
-        "Severity": "model",
-        "Skipped": "model",
+        "Scene": "outcomes",
+        "Severity": "outcomes",
+        "Skipped": "outcomes",
         "Stage": "stage",
         "Stages": "stage",
         "Timeline": "observations",
         "Usage": "process_checks",
-        "Verdict": "model",
+        "Verdict": "report",
         "Waiver": "waivers",
         "Waivers": "waivers",
-        "Warned": "model",
-        "all_checks": "registry",
+        "Warned": "outcomes",
+        "all_checks": "checks",
         "check": "registry",
         "pytest_checks": "pytest",
         "run": "runner",
-        "select": "registry",
+        "select": "checks",
         "write": "reports",
     },
 )

@@ -30,8 +30,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from devicemanager.conformance.client import CallFailed, ListStream, PluginClient
-from devicemanager.conformance.model import Failed, Skipped, Warned
 from devicemanager.conformance.observations import EVER, Observations, Timeline, parsed_list
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.stage import Stage
 from devicemanager.events.calls import Mark
 from devicemanager.testing.processes import PluginProcess

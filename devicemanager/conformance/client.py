@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from devicemanager.conformance.model import Failed
+from devicemanager.conformance.outcomes import Failed
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import attrs
 
-from devicemanager.conformance.model import CheckError
+from devicemanager.conformance.outcomes import CheckError
 
 __all__ = ["Limits"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from devicemanager.conformance.model import Failed, Line
+from devicemanager.conformance.outcomes import Failed, Line
 from devicemanager.core.printable import printable
 from devicemanager.events.calls import Call, Mark
 from devicemanager.kubelet.mock import MockKubelet

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-from devicemanager.conformance.model import CheckError, Failed
+from devicemanager.conformance.outcomes import CheckError, Failed
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.core.printable import printable
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from devicemanager.conformance.checks import select
 from devicemanager.conformance.limits import Limits
-from devicemanager.conformance.model import Check, CheckError, Outcome
+from devicemanager.conformance.outcomes import CheckError, Outcome
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
-from devicemanager.conformance.registry import select
+from devicemanager.conformance.registry import Check
 from devicemanager.conformance.reports.text import explain
 from devicemanager.conformance.runner import FIRST, run
 from devicemanager.conformance.waivers import Waivers

@@ -1,17 +1,22 @@
-"""The checks by ID: their rows in ``checks.toml``, joined with the functions that run them."""
+"""What a check is: a row of ``checks.toml`` joined with the function that runs it."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from devicemanager.conformance.model import Check, CheckError, CheckFunction, Scene, Severity
+import attrs
 
-__all__ = ["FAMILIES", "addresses", "all_checks", "builtin", "check", "select"]
+from devicemanager.conformance.outcomes import Profile, Scene, Severity
+
+if TYPE_CHECKING:
+    from devicemanager.conformance.check_run import CheckRun
+
+__all__ = ["FAMILIES", "Check", "CheckFunction", "addresses", "builtin", "check", "ids"]
 
 FAMILIES = {
     "R": "Registration",
@@ -26,8 +31,68 @@ FAMILIES = {
 }
 """Heading of each family, by letter."""
 
+_RESILIENCE = frozenset("KL")
 _TABLE = Path(__file__).with_name("checks.toml")
 _ID = re.compile(r"[A-Z]\d\d")
+
+
+CheckFunction: TypeAlias = Callable[["CheckRun"], str | None]
+"""Runs a check. Returns a measurement for the report, or None. Raises ``Failed``, ``Warned`` or
+``Skipped``."""
+
+
+@attrs.frozen
+class Check:
+    """One check."""
+
+    id: str
+    """A letter for the family and two digits, such as ``K01``."""
+    severity: Severity
+    title: str
+    """The requirement, in one line; its subject is the plugin."""
+    does: str
+    """Steps of the suite."""
+    expects: str
+    """What must be seen; names of limits stand for their values."""
+    production: str
+    """Symptom on a node when the check fails."""
+    links: tuple[str, ...]
+    """Addresses of the rule and of public issues that show the symptom."""
+    scene: Scene
+    hooks: tuple[str, ...]
+    """Hooks that the check requires."""
+    needs_registration: bool
+    """False if the check is also meaningful for a plugin that does not register."""
+    run: CheckFunction = attrs.field(eq=False, repr=False)
+
+    @property
+    def family(self) -> str:
+        """Letter of the family."""
+        return self.id[0]
+
+    def belongs_to(self, profile: Profile) -> bool:
+        """True if a plugin must pass this check for the profile."""
+        match self.severity, profile:
+            case Severity.MUST, Profile.CORE:
+                return self.family not in _RESILIENCE
+            case Severity.MUST, _:
+                return True
+            case Severity.SHOULD, Profile.COMPLETE:
+                return True
+        return False
+
+    def data(self) -> dict[str, Any]:
+        """Return plain data for JSON, as described in docs/json.md."""
+        return {
+            "id": self.id,
+            "severity": self.severity.value,
+            "title": self.title,
+            "does": self.does,
+            "expects": self.expects,
+            "production": self.production,
+            "links": list(self.links),
+            "hooks": list(self.hooks),
+        }
 
 
 def check(
@@ -89,30 +154,9 @@ def _rows() -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
 
 
-def all_checks() -> tuple[Check, ...]:
-    """Return every built-in check in the order of the table: by family, then by number."""
-    from devicemanager.conformance.checks import MODULES  # these modules import this one
-
-    return tuple(getattr(MODULES[id_[0]], id_.lower()) for id_ in _rows())
-
-
-def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
-    """Return the checks with these IDs or families, all by default, except those in ``skip``.
-    Raises CheckError for an unknown ID."""
-    every, chosen, left_out = all_checks(), tuple(only), tuple(skip)
-    known = {each.id for each in every} | FAMILIES.keys()
-    for name in (*chosen, *left_out):
-        if name not in known:
-            raise CheckError(
-                f"unknown check {name!r}: use an ID such as K01, or a family: {', '.join(FAMILIES)}"
-            )
-
-    def is_in(names: tuple[str, ...], each: Check) -> bool:
-        return each.id in names or each.family in names
-
-    return tuple(
-        each for each in every if (not chosen or is_in(chosen, each)) and not is_in(left_out, each)
-    )
+def ids() -> tuple[str, ...]:
+    """Return the IDs of the built-in checks in the order of the table: by family and number."""
+    return tuple(_rows())
 
 
 # -- sources ---------------------------------------------------------------------------

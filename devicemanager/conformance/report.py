@@ -1,4 +1,4 @@
-"""The result of a run."""
+"""The result of a run: a verdict per check, and what they amount to."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
-from devicemanager.conformance.model import Outcome, Profile, Verdict
+from devicemanager.conformance.outcomes import Line, Outcome, Profile
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
-from devicemanager.conformance.registry import FAMILIES
+from devicemanager.conformance.registry import FAMILIES, Check
 
-__all__ = ["SCHEMA", "Report"]
+__all__ = ["SCHEMA", "Report", "Verdict"]
 
 SCHEMA = "devicemanager.check/v1"
 
@@ -25,6 +25,42 @@ _WORDS = {
     Outcome.WAIVED: "waived",
     Outcome.ERROR: "could not run",
 }
+
+
+@attrs.frozen
+class Verdict:
+    """Result of one check, with everything needed to understand it."""
+
+    check: Check
+    outcome: Outcome
+    seen: str = ""
+    """What was seen; the reason for a skip; for a waived failure also the waiver's reason."""
+    seconds: float = 0.0
+    timeline: tuple[Line, ...] = ()
+    """Steps of the suite, events and calls; only for failures, warnings and errors."""
+    output: tuple[str, ...] = ()
+    """The plugin's last lines of output during the check."""
+    reproduce: str = ""
+    """Command that runs only this check, with the same options."""
+
+    def data(self) -> dict[str, Any]:
+        """Return plain data for JSON, as described in docs/json.md."""
+        check = self.check
+        return {
+            "id": check.id,
+            "severity": check.severity.value,
+            "title": check.title,
+            "outcome": self.outcome.value,
+            "seen": self.seen,
+            "does": check.does,
+            "expects": check.expects,
+            "production": check.production,
+            "links": list(check.links),
+            "seconds": round(self.seconds, 3),
+            "timeline": [attrs.asdict(line) for line in self.timeline],
+            "output": list(self.output),
+            "reproduce": self.reproduce,
+        }
 
 
 @attrs.frozen

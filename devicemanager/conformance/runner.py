@@ -39,8 +39,7 @@ import attrs
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.limits import Limits
-from devicemanager.conformance.model import (
-    Check,
+from devicemanager.conformance.outcomes import (
     CheckError,
     Failed,
     Line,
@@ -48,11 +47,11 @@ from devicemanager.conformance.model import (
     Scene,
     Severity,
     Skipped,
-    Verdict,
     Warned,
 )
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
-from devicemanager.conformance.report import Report
+from devicemanager.conformance.registry import Check
+from devicemanager.conformance.report import Report, Verdict
 from devicemanager.conformance.stage import OnWait, Stage, Stages
 from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable

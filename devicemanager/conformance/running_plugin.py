@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.conformance.model import Skipped
+from devicemanager.conformance.outcomes import Skipped
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.testing.processes import PluginProcess

@@ -21,7 +21,7 @@ from collections.abc import Callable
 import attrs
 
 from devicemanager.conformance.limits import Limits
-from devicemanager.conformance.model import CheckError
+from devicemanager.conformance.outcomes import CheckError
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
 from devicemanager.conformance.running_plugin import RunningPlugin
 from devicemanager.kubelet.mock import MockKubelet

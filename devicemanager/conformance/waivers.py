@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import attrs
 
-from devicemanager.conformance.model import CheckError, Outcome
+from devicemanager.conformance.outcomes import CheckError, Outcome
 from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.objects.manifests.errors import ManifestError
 

@@ -8,6 +8,8 @@ most plugins fail. Steps that several families share are in ``steps``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from devicemanager.conformance.checks import (
     allocate,
     lifecycle,
@@ -19,10 +21,12 @@ from devicemanager.conformance.checks import (
     restarts,
     topology,
 )
+from devicemanager.conformance.outcomes import CheckError
+from devicemanager.conformance.registry import FAMILIES, Check, ids
 
-__all__ = ["MODULES"]
+__all__ = ["all_checks", "select"]
 
-MODULES = {
+_MODULES = {
     "R": registration,
     "K": restarts,
     "W": listandwatch,
@@ -34,3 +38,27 @@ MODULES = {
     "L": lifecycle,
 }
 """Module of each family, by letter."""
+
+
+def all_checks() -> tuple[Check, ...]:
+    """Return every built-in check, by family and number."""
+    return tuple(getattr(_MODULES[id_[0]], id_.lower()) for id_ in ids())
+
+
+def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
+    """Return the checks with these IDs or families, all by default, except those in ``skip``.
+    Raises CheckError for an unknown ID."""
+    every, chosen, left_out = all_checks(), tuple(only), tuple(skip)
+    known = {each.id for each in every} | FAMILIES.keys()
+    for name in (*chosen, *left_out):
+        if name not in known:
+            raise CheckError(
+                f"unknown check {name!r}: use an ID such as K01, or a family: {', '.join(FAMILIES)}"
+            )
+
+    def is_in(names: tuple[str, ...], each: Check) -> bool:
+        return each.id in names or each.family in names
+
+    return tuple(
+        each for each in every if (not chosen or is_in(chosen, each)) and not is_in(left_out, each)
+    )

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import UNKNOWN_ID, allocate_many
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
-from devicemanager.conformance.model import Failed, Skipped, Warned
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
 from devicemanager.core.api.cdi import split_name
 from devicemanager.core.printable import listed

@@ -13,7 +13,7 @@ from pathlib import Path
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import allocate_many, stop, stop_by
 from devicemanager.conformance.client import CallFailed
-from devicemanager.conformance.model import Failed, Skipped, Warned
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
 
 

@@ -9,8 +9,8 @@ from collections import Counter
 from functools import partial
 
 from devicemanager.conformance.check_run import CheckRun
-from devicemanager.conformance.model import Failed, Skipped, Warned
 from devicemanager.conformance.observations import EVER, parsed_list
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
 
 _LONGEST_ID = 63

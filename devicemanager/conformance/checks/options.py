@@ -8,7 +8,7 @@ from collections.abc import Callable
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import pre_start_client, preference_client
 from devicemanager.conformance.client import CallFailed, rejection
-from devicemanager.conformance.model import Failed, Skipped
+from devicemanager.conformance.outcomes import Failed, Skipped
 from devicemanager.conformance.registry import builtin
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import UNKNOWN_ID, preference_client
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
-from devicemanager.conformance.model import Failed, Skipped
+from devicemanager.conformance.outcomes import Failed, Skipped
 from devicemanager.conformance.registry import builtin
 from devicemanager.core.printable import listed
 

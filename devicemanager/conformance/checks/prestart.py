@@ -7,7 +7,7 @@ import time
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import UNKNOWN_ID, pre_start_client
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
-from devicemanager.conformance.model import Failed, Skipped
+from devicemanager.conformance.outcomes import Failed, Skipped
 from devicemanager.conformance.registry import builtin
 
 

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from devicemanager.conformance.check_run import CheckRun
-from devicemanager.conformance.model import Failed, Skipped, Warned
 from devicemanager.conformance.observations import EVER
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
 from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.events.calls import Call, Mark

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.checks.steps import check_same_devices, devices_by_resource
-from devicemanager.conformance.model import Failed, Skipped, Warned
 from devicemanager.conformance.observations import EVER
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
 from devicemanager.events.calls import Mark
 from podresources.sockets import FileIdentity

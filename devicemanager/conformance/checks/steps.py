@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.client import CallFailed, PluginClient
-from devicemanager.conformance.model import Failed, Skipped
+from devicemanager.conformance.outcomes import Failed, Skipped
 
 __all__ = [
     "UNKNOWN_ID",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from devicemanager.conformance.check_run import CheckRun
-from devicemanager.conformance.model import Failed, Skipped, Warned
 from devicemanager.conformance.observations import EVER, parsed_list
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
 from devicemanager.conformance.registry import builtin
 from devicemanager.kubelet.host.numa import from_host
 

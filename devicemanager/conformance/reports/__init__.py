@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from devicemanager.conformance.model import CheckError
+from devicemanager.conformance.outcomes import CheckError
 from devicemanager.conformance.report import Report
 from devicemanager.conformance.reports import text
 

@@ -6,8 +6,8 @@ import re
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from devicemanager.conformance.model import Outcome, Verdict
-from devicemanager.conformance.report import Report
+from devicemanager.conformance.outcomes import Outcome
+from devicemanager.conformance.report import Report, Verdict
 
 __all__ = ["render"]
 

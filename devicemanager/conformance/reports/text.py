@@ -6,8 +6,8 @@ import re
 from html import escape
 from json import dumps
 
-from devicemanager.conformance.model import Outcome, Profile, Verdict
-from devicemanager.conformance.report import Report
+from devicemanager.conformance.outcomes import Outcome, Profile
+from devicemanager.conformance.report import Report, Verdict
 from devicemanager.core.printable import printable
 
 __all__ = ["explain", "render_badge", "render_json", "render_markdown"]
