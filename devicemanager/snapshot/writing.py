@@ -1,4 +1,4 @@
-"""From a snapshot to the files of its archive."""
+"""Write a snapshot to an archive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def archive(snapshot: Snapshot) -> bytes:
-    """The archive's bytes; the same snapshot makes the same ones."""
+    """Return the bytes of the archive; the same snapshot gives the same bytes."""
     return pack(dict(_files(snapshot)), calendar.timegm(time.strptime(snapshot.taken, TIME)))
 
 

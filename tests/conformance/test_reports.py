@@ -144,7 +144,10 @@ def test_waiver_is_valid_until_its_date() -> None:
             "- {id: K06, reason: ' ', expires: 2027-01-01}",
             "entry 1: empty reason: say why K06 may fail",
         ),
-        ("- {id: K06, reason: x, expires: soon}", "entry 1: invalid expires 'soon': expected a date"),
+        (
+            "- {id: K06, reason: x, expires: soon}",
+            "entry 1: invalid expires 'soon': expected a date",
+        ),
         ("- {", r"waivers.yaml: not YAML: line \d, column \d"),
         ("- {id: K06, id: K06, reason: x, expires: 2027-01-01}", 'line 1: key "id" already set'),
         ("- {id: K06, reason: x, expires: 2027-01-01}\n" * 2, "entry 2: duplicate waiver for K06"),
