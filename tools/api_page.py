@@ -29,6 +29,7 @@ PUBLIC = {
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
     "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
+    "devicemanager.snapshot": "snapshots of nodes (reading needs the extra `snapshot`)",
     "devicemanager.plugin.recording": "recorded traffic between a kubelet and its plugins",
     "devicemanager.testing.mock_podresources": "PodResources from scripted content",
     "devicemanager.claims": "structured claims",

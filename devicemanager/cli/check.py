@@ -185,6 +185,7 @@ def _run(args: argparse.Namespace) -> int:
         return _list(args, chosen)
     if not args.command:
         raise CommandError("the plugin's command is missing: use devicemanager check -- COMMAND")
+    # Before the checks, which take minutes.
     for form, path in args.report:
         check_place(form, Path(path))
     plugin = PluginUnderTest(
@@ -254,6 +255,7 @@ def _report_of(
             ),
             stages,
         )
+    # As if the signal had not been handled, so that a shell or a script notices it.
     if isinstance(result, int):
         from devicemanager.plugin.processes.supervisor import end_as
 
@@ -328,6 +330,7 @@ def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
     for name in ("resource", "limit"):
         for value in getattr(args, name):
             words += [f"--{name}", value]
+    # With --kubelet-version all, each report has its own version.
     words += ["--kubelet-version", version] if args.kubelet_version is not None else []
     words += ["--at-node-paths"] if args.at_node_paths else []
     words += ["--restart", args.restart] if args.restart != "never" else []

@@ -100,6 +100,7 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 def _take(args: argparse.Namespace) -> int:
     from devicemanager.snapshot import Places, archive, collect
 
+    # Absolute, because the archive names them and is read elsewhere.
     root, plugin_dir, config = (
         None if each is None else Path(each).absolute()
         for each in (args.root, args.plugin_dir, args.kubelet_config)
@@ -128,6 +129,7 @@ def _write(name: str, data: bytes) -> None:
 
 
 def _print_summary(name: str, snapshot: Snapshot) -> None:
+    # Standard output may be the archive itself.
     stream = sys.stderr if name == files.STANDARD_INPUT else sys.stdout
     problems = [
         f"{part.source}: {part.problem}: not in the snapshot"

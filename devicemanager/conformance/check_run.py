@@ -56,6 +56,7 @@ class CheckRun:
         """The plugin's resources; empty while the suite discovers them."""
         self.observed = Observations(stage.kubelet)
         self.timeline = Timeline(stage.kubelet, stage.plugin.processes)
+        # A generator per check: checks run in parallel, so a shared one would not be repeatable.
         self.rng = random.Random(seed)
         """Source of random inputs; repeatable with the same seed."""
 
@@ -219,6 +220,7 @@ class CheckRun:
     ) -> float | None:
         """Wait for a condition. Return the seconds, or None after the timeout. ``on_wait`` is
         called with the seconds so far from time to time."""
+        # By the real clock: the plugin is a process outside, which no virtual clock can control.
         begin, due = time.monotonic(), _FIRST_NOTE_SECONDS
         while not condition():
             passed = time.monotonic() - begin
@@ -247,6 +249,7 @@ class CheckRun:
         ``what``."""
 
         def has_come() -> bool:
+            # Any list since then, not only the newest: the device may already have changed again.
             lists = self.observed.lists(self.resource, since)
             return any(is_wanted(list(parsed_list(call).devices)) for call in lists)
 
@@ -261,6 +264,7 @@ class CheckRun:
         def is_done() -> bool:
             return self.plugin.has_exited or self.observed.is_registered(since, self.resources)
 
+        # An exit ends the wait, so that a crash is reported at once and as a crash.
         took = self.until_registered(is_done, seconds)
         if self.plugin.has_exited:
             raise Failed(f"the plugin exited after {after}: {self.plugin.exit_text()}")
@@ -293,6 +297,7 @@ class CheckRun:
             nonlocal has_advised
             if self.stage.on_wait is None:
                 return
+            # Advice only once, and none for a plugin that is rejected: it has found the kubelet.
             is_known = has_advised or self.observed.has_tried_to_register
             has_advised = True
             self.stage.on_wait(

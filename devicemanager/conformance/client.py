@@ -19,7 +19,9 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 __all__ = ["CallFailed", "ListStream", "PluginClient", "rejection"]
 
 _SECONDS = 30.0
+# Long enough that the request has arrived, short enough that most plugins still work on it.
 _IN_FLIGHT_SECONDS = 0.02
+# No limit for received lists: W10 reports those that are too large for a kubelet.
 _OPTIONS = (*sockets.CHANNEL_OPTIONS, ("grpc.max_receive_message_length", -1))
 
 
@@ -35,6 +37,7 @@ class CallFailed(Exception):
     @property
     def is_lost(self) -> bool:
         """True if the plugin did not respond at all, not even with an error."""
+        # These codes come from the client's side. A plugin that rejects a call uses another one.
         return self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
 

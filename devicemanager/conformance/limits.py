@@ -28,6 +28,8 @@ def _limit(default: float) -> Any:
 class Limits:
     """Limits and counts of the checks. Times are in seconds. Raises CheckError."""
 
+    # Where the kubelet has a deadline or limit, it is the one here. The other numbers are defaults
+    # of the suite, and a matter of what an operator tolerates.
     start_seconds: float = _limit(30.0)
     """From the plugin's start to its registration and first device list (R01, W01)."""
     recover_warn_seconds: float = _limit(10.0)
@@ -36,6 +38,7 @@ class Limits:
     first_list_warn_seconds: float = _limit(5.0)
     refresh_seconds: float = _limit(10.0)
     """From a device change to the device list that reports it."""
+    # These are short, because a run must fit into a CI job; `thorough` has the real durations.
     idle_seconds: float = _limit(15.0)
     """Idle time before the checks of an idle plugin; 60 if thorough."""
     away_seconds: float = _limit(5.0)
@@ -46,6 +49,7 @@ class Limits:
     """Number of kubelet restarts in a row (K02, L04)."""
     warm_restarts: int = _limit(3)
     """Number of restarts before the first measurement (L04)."""
+    # There is no Deallocate. A plugin that reserves something per call runs out only after many.
     allocations: int = _limit(1000)
     """Number of allocations in a row (A07, L06)."""
     parallel_allocations: int = _limit(8)
@@ -59,10 +63,12 @@ class Limits:
     """Number of device changes (W13, L06)."""
     repeats: int = _limit(3)
     """Number of calls that must have the same response (O01, S02)."""
+    # The kubelet sets no deadlines for these calls, but admission of all pods waits for them.
     options_seconds: float = _limit(1.0)
     allocate_warn_seconds: float = _limit(1.0)
     allocate_seconds: float = _limit(10.0)
     preferred_seconds: float = _limit(1.0)
+    # KubeletPreStartContainerRPCTimeoutInSecs (deviceplugin/v1beta1/constants.go).
     pre_start_seconds: float = _limit(30.0)
     stop_seconds: float = _limit(10.0)
     """From SIGTERM to the exit of the process."""
@@ -72,11 +78,14 @@ class Limits:
     """Maximum number of attempts to register in 30 s (R06)."""
     register_window_seconds: float = _limit(5.0)
     """Time in which attempts are counted, 30 if thorough; the maximum is scaled to it."""
+    # Just below the 10 s after which a kubelet gives up dialing the plugin.
     register_delay_seconds: float = _limit(9.0)
     """Delay of the response to Register (R07)."""
+    # 4 MiB is the limit of gRPC for received messages, and the kubelet does not change it.
     list_warn_bytes: int = _limit(1 << 20)
     list_bytes: int = _limit(4 << 20)
     messages_per_minute: float = _limit(1.0)
+    # Some growth is normal: connections that are still closing, threads of a pool.
     extra_descriptors: int = _limit(2)
     extra_threads: int = _limit(4)
     extra_memory_share: float = _limit(0.2)

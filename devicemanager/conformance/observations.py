@@ -48,6 +48,7 @@ class Observations:
     @property
     def has_tried_to_register(self) -> bool:
         """True if the plugin has ever called Register, even without success."""
+        # A call in progress is not in the log yet, but the plugin has found the kubelet.
         calling = any(call.rpc == "Register" for call in self._kubelet.calls.in_progress)
         return calling or bool(self.registrations(EVER, code=None))
 
@@ -71,11 +72,13 @@ class Observations:
     def lists(self, resource: str, since: Mark | None = None) -> list[Call]:
         """Return the calls that delivered a device list, on any stream of the kubelet."""
         calls = self._streams(resource, since)
+        # The log has an entry for each list, and one without a message for the end of the stream.
         return [call for call in calls if call.response_bytes is not None]
 
     def ended_streams(self, resource: str) -> list[Call]:
         """Return the ends of ListAndWatch streams that the kubelet did not cancel."""
         calls = self._streams(resource, None)
+        # A kubelet that stops cancels its streams; the plugin has not ended those.
         return [call for call in calls if call.response_bytes is None and call.code != "Canceled"]
 
     def _streams(self, resource: str, since: Mark | None) -> list[Call]:
@@ -117,6 +120,7 @@ class Observations:
     def other_files(self) -> dict[str, tuple[int, int, int]]:
         """Return device, inode and size of each file in the plugin directory that does not belong
         to the plugin. The checkpoint is left out: the kubelet writes it for each list."""
+        # Sockets of earlier instances are the plugin's, too, even if they are stale.
         own = {call.request.get("endpoint") for call in self.registrations(EVER)}
         files = {}
         for path in self._kubelet.plugin_dir.iterdir():
@@ -136,6 +140,7 @@ class Timeline:
         self._steps: list[Line] = []
         self._mark = kubelet.mark()
         self._began = kubelet.clock.time()
+        # Processes keep their output, so remember how much is older than this check.
         self._old_lines = {process: len(process.output()) for process in processes}
 
     def step(self, text: str) -> None:

@@ -118,6 +118,7 @@ class PluginUnderTest:
                 # Not a bug of the suite: such a hook often fails because the plugin has exited.
                 raise Failed(f"hook {hook} failed: {type(error).__name__}: {error}") from error
             return
+        # Quoted: a device ID comes from the plugin, and could contain shell syntax.
         command = action
         for name, value in values.items():
             command = command.replace(f"{{{name}}}", shlex.quote(value))
@@ -125,6 +126,7 @@ class PluginUnderTest:
             done: subprocess.CompletedProcess[Any] = subprocess.run(
                 ["sh", "-c", command],
                 cwd=self.cwd,
+                # A hook that asks a question would hang, and in CI nothing answers.
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

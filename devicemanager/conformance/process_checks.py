@@ -64,6 +64,7 @@ class Usage:
 def usage(pid: int) -> Usage:
     """Return the current use; all numbers are 0 if the process has exited."""
     descriptors = threads = memory = inotify = listeners = processes = 0
+    # Once for all processes: the table can be long.
     listening = _listening_inodes()
     for process in _family(pid):
         with contextlib.suppress(psutil.Error):
@@ -115,6 +116,7 @@ def goroutines_in(lines: list[str], method: str) -> int | None:
         return None
     inside = count = 0
     for line in lines:
+        # A header line per goroutine, then two lines per frame: the function; the file, indented.
         if line.startswith("goroutine "):
             inside = 1
         elif inside and f".{method}(" in line and not line.startswith(("\t", "created by")):

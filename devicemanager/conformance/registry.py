@@ -31,6 +31,7 @@ FAMILIES = {
 }
 """Heading of each family, by letter."""
 
+# Families that a plugin must pass for `resilient`, but not for `core`.
 _RESILIENCE = frozenset("KL")
 _TABLE = Path(__file__).with_name("checks.toml")
 _ID = re.compile(r"[A-Z]\d\d")
@@ -135,6 +136,7 @@ def check(
 
 def builtin(run: CheckFunction) -> Check:
     """Decorate the function of a built-in check. Its name is the check's ID in lower case."""
+    # By name, so that neither the row nor the function has to repeat what the other one says.
     id_ = run.__name__.upper()
     row = dict(_rows()[id_])
     return Check(
@@ -161,6 +163,7 @@ def ids() -> tuple[str, ...]:
 
 # -- sources ---------------------------------------------------------------------------
 
+# Short forms keep the rows readable. An unknown one is an error, so that a typo is not published.
 _RULES = {
     "DOC": "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/",
     "PROTO": "https://github.com/kubernetes/kubelet/blob/master/pkg/apis/deviceplugin/v1beta1/api.proto",

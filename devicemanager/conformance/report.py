@@ -108,6 +108,7 @@ class Report:
     def profile(self) -> Profile | None:
         """Highest profile without a failed check; None if there is none. Only the checks of this
         run count."""
+        # A profile needs all earlier ones, so the first failure decides.
         passed = None
         for profile in Profile:  # each includes the one before
             if self.failed(profile):

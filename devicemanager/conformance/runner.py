@@ -135,6 +135,7 @@ class _Runner:
         self.resources = self.plugin.resources or self._discover_resources()
         verdicts: list[Verdict] = []
         stage = None
+        # The stage of R01 is shared with later checks, so it is closed only on an exception.
         is_silent = False
         for first in checks:
             if first.id == FIRST:
@@ -150,6 +151,7 @@ class _Runner:
         rest = [each for each in rest if not reasons[each.id]]
         needing = [each for each in rest if each.needs_registration]
         if stage is None and self.plugin.resources and len(needing) > 1:
+            # Discovery would have shown it, and a single check shows it itself.
             # Nothing has shown yet that the plugin registers: one start does, for all of them.
             stage, failure = self._registered_stage(self.on_wait)
             if failure is not None:
@@ -157,9 +159,11 @@ class _Runner:
                     verdicts += [self._verdict(each, *failure) for each in needing]
                 rest = [each for each in rest if not each.needs_registration]
         lanes = self._lanes(rest, stage)
+        # Threads, not processes: checks mostly wait, and share the lock of `on_verdict`.
         with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
             for found in pool.map(lambda lane: list(lane()), lanes):
                 verdicts += found
+        # Verdicts come in any order; the report has the order of the checks.
         order = {each.id: place for place, each in enumerate(checks)}
         return tuple(sorted(verdicts, key=lambda verdict: order[verdict.check.id]))
 
@@ -201,6 +205,7 @@ class _Runner:
         # Those with a stage of their own would wait again; the others read what R01 has seen.
         if silent and check.family == FIRST[0] and check.scene is Scene.OWN:
             return f"it did not try to register: see {FIRST}"
+        # After the reasons above: with a plugin that does not register, hooks would not help.
         missing = [hook for hook in check.hooks if not self.plugin.has(hook)]
         return f"needs the hook {' and '.join(missing)}" if missing else ""
 
@@ -283,6 +288,7 @@ class _Runner:
             run.start()
         except (Failed, Warned) as failed:
             return stage, (Outcome.FAIL, str(failed), run)
+        # For example, no space for the kubelet's directory: not the plugin's fault.
         except Exception as error:
             return stage, (Outcome.ERROR, f"{type(error).__name__}: {error}", run)
         return stage, None
@@ -322,6 +328,7 @@ class _Runner:
         self, check: Check, outcome: Outcome, seen: str, run: CheckRun, seconds: float = 0.0
     ) -> Verdict:
         """Make and publish a verdict. Raises CheckError if the plugin's command does not exist."""
+        # Even after a good verdict: the check may have expected an exit.
         if run.plugin.could_not_start:
             self._check_command()
         if outcome in (Outcome.FAIL, Outcome.WARN):
@@ -359,6 +366,7 @@ def _why_unregistered(run: CheckRun) -> str:
     """Return why the plugin has no registration after its start, with its output."""
     printed = printable("; ".join(run.process.output()[-3:])) or "nothing"
     rejected = run.observed.registrations(code=None)
+    # The most specific reason first.
     if rejected:
         return f"the kubelet rejected the plugin: {rejected[-1].message}. It printed: {printed}"
     if not run.process.is_running:

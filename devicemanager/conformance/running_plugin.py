@@ -89,12 +89,14 @@ class RunningPlugin:
     @property
     def has_exited(self) -> bool:
         """True if the plugin has exited and will not be started again."""
+        # A command that does not exist fails again at each start: do not wait for a restart.
         is_final = self.under_test.restart == "never" or self.could_not_start
         return is_final and not self.process.is_running
 
     @property
     def has_exited_once(self) -> bool:
         """True if the latest instance has exited at least once, even if it runs again."""
+        # With a supervisor, the plugin may exit and run again before it is noticed.
         return self.process.starts > 1 or not self.process.is_running
 
     @property

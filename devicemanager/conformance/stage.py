@@ -66,6 +66,7 @@ class Stages:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # Weak references: a stage that was closed and dropped need not be kept until the run ends.
         self._open: weakref.WeakSet[Stage] = weakref.WeakSet()
         self._closed = False
 
@@ -74,6 +75,7 @@ class Stages:
         with self._lock:
             if self._closed:
                 raise CheckError("the run was ended")
+            # Within the lock, so that no stage is created after `close` has taken its list.
             stage = make()
             self._open.add(stage)
         return stage
@@ -83,6 +85,7 @@ class Stages:
         with self._lock:
             self._closed = True
             stages = list(self._open)
+        # All of them, even if one raises.
         with contextlib.ExitStack() as stack:
             for stage in stages:
                 stack.callback(stage.close)

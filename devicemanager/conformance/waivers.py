@@ -56,6 +56,7 @@ class Waivers:
         for number, entry in enumerate(content, 1):
             where = f"waivers {path}: entry {number}"
             waiver = _waiver(where, entry, known)
+            # Two waivers with different dates would be ambiguous.
             if waivers.setdefault(waiver.id, waiver) is not waiver:
                 raise CheckError(f"{where}: duplicate waiver for {waiver.id}")
         return cls(list(waivers.values()))
@@ -66,6 +67,7 @@ class Waivers:
         waiver = self._by_id.get(id_)
         if waiver is None:
             return outcome, seen
+        # A warning fails as well: an expired waiver must not go unnoticed.
         if self._today > waiver.expires:
             return Outcome.FAIL, f"{seen} (its waiver expired on {waiver.expires})"
         return Outcome.WAIVED, f"{seen} (waived until {waiver.expires}: {waiver.reason})"
@@ -79,6 +81,7 @@ def _waiver(where: str, entry: Any, known: Sequence[str]) -> Waiver:
         raise CheckError(f"{where}: unknown check {id_!r}")
     if not isinstance(reason, str) or not reason.strip():
         raise CheckError(f"{where}: empty reason: say why {id_} may fail")
+    # Not isinstance: a datetime is a date, too, but has a time that would be ignored.
     if type(expires) is not datetime.date:
         raise CheckError(
             f"{where}: invalid expires {expires!r}: expected a date such as 2027-06-30"

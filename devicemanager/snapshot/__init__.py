@@ -35,6 +35,7 @@ from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 if TYPE_CHECKING:
     from devicemanager.kubelet.host.numa import NumaMachine
     from devicemanager.snapshot.collecting import collect
+    from devicemanager.snapshot.kubeletconfig import Alignment
     from devicemanager.snapshot.model import (
         KubeletConfig,
         Listening,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from devicemanager.snapshot.writing import archive
 
 __all__ = [
+    "Alignment",
     "Finding",
     "Kind",
     "KubeletConfig",
@@ -75,6 +77,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "Alignment": "kubeletconfig",
         "Finding": "rules",
         "Kind": "rules",
         "KubeletConfig": "model",

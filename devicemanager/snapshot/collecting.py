@@ -41,7 +41,9 @@ __all__ = ["collect"]
 
 T = TypeVar("T")
 
+# Far above any real node; a limit, because the directory is not under our control.
 _MOST_PODS: Final = 20_000
+# Kubelets limit PodResources calls, and other clients on the node use up the same limit.
 _RATE_LIMIT_ATTEMPTS: Final = 8
 _CHECKPOINT_ATTEMPTS: Final = 3
 
@@ -96,6 +98,8 @@ class _Reader:
         source = text_of(path)
         try:
             value = read(path)
+        # A missing file is often normal, for example without the static CPU manager policy. So it
+        # is not reported like a missing permission.
         except (FileNotFoundError, NotADirectoryError, SocketNotFound):
             self.parts.append(Part(name, source, "no such file", absent=True))
         except (OSError, FileRejected, PodResourcesError, DeviceManagerError) as error:
@@ -133,6 +137,7 @@ def _reason(error: Exception) -> str:
 
 
 def _host_name(host: Path) -> str:
+    # The kernel knows the name of this machine even without /etc/hostname.
     if host == Path("/"):
         return platform.node()
     try:
@@ -174,6 +179,7 @@ def _sockets(places: Places) -> tuple[SocketSeen, ...]:
 
 def _config(reader: _Reader, places: Places) -> KubeletConfig | None:
     path = places.config
+    # Without the file, flags of the running kubelet are still useful.
     settings = None if path is None else reader.get(layout.CONFIG, path, _settings(places))
     if settings is None and not places.flags:
         return None
@@ -192,6 +198,7 @@ def _settings(places: Places) -> Callable[[Path], dict[str, object]]:
 
 
 def _directories(reader: _Reader, places: Places) -> PodDirectories | None:
+    # On disk, only the names of log directories have both the name and the UID of a pod.
     uids = reader.get(layout.PODS, places.pods, _names)
     try:
         logged = tuple(filter(None, map(_logged, _names(places.logs))))

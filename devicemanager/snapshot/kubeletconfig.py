@@ -61,6 +61,7 @@ def running_kubelet(proc: Path) -> tuple[int, dict[str, str]] | None:
 
 def _command(process: Path) -> list[str] | None:
     try:
+        # By the name of the program, because its path differs between distributions.
         if read_regular(process / "comm", _MAX_SIZE).strip() != _NAME:
             return None
         data = read_regular(process / "cmdline", _MAX_SIZE)
@@ -72,6 +73,7 @@ def _command(process: Path) -> list[str] | None:
 def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
     for word, after in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.lstrip("-").partition("=")
+        # Both forms are valid: --flag=value and --flag value.
         if word.startswith("-"):
             yield name, value if equals else "" if after.startswith("-") else after
 
@@ -80,6 +82,7 @@ def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]
     """Return the relevant fields of a configuration file, overridden by the files of a drop-in
     directory. Raises OSError, FileRejected and ManifestError."""
     settings: dict[str, Any] = {}
+    # Drop-in files are applied in the order of their names (kubelet --config-dir).
     others = [] if directory is None else sorted(directory.glob("*.conf"))
     for path in (file, *others):
         text = read_regular(path, _MAX_SIZE).decode(errors="replace")
@@ -92,6 +95,7 @@ def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]
 def _merge(settings: dict[str, Any], document: Mapping[Any, Any]) -> None:
     for name in _FIELDS:
         value = document.get(name)
+        # As the kubelet does: maps are merged by key, other values are replaced.
         if isinstance(value, Mapping):
             settings[name] = {**settings.get(name, {}), **value}
         elif value is not None:

@@ -20,6 +20,7 @@ __all__ = ["MOST_SOCKETS", "listener_of", "sockets_in", "text_of"]
 
 MOST_SOCKETS: Final = 1000
 """Maximum number of sockets that are read in one directory."""
+# A connection to a unix socket is immediate, unless the backlog is full.
 _CONNECT_SECONDS: Final = 1.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _LONGEST_NAME: Final = 64
@@ -43,6 +44,7 @@ def listener_of(path: Path) -> SocketSeen:
     try:
         pid = _listener(path)
     except (OSError, ValueError) as error:
+        # Refused: the file is left from a process that has exited. Missing: removed just now.
         if getattr(error, "errno", None) in (errno.ECONNREFUSED, errno.ENOENT):
             return SocketSeen(shown, Listening.DEAD)
         reason = getattr(error, "strerror", None) or str(error)
@@ -67,6 +69,7 @@ def _listener(path: Path) -> int:
             probe.connect(f"/proc/self/fd/{directory}/{path.name}")
         except BlockingIOError:
             return 0  # its backlog is full, so a process is listening
+        # The kernel gives the process that called listen().
         data = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid: int = _CREDENTIALS.unpack(data)[0]
         return pid

@@ -84,6 +84,7 @@ class KubeletConfig:
 
     source: str | None = None
     """Configuration file; None if there is none."""
+    # Not converted: rules interpret values as the kubelet does, and people read the originals.
     settings: Mapping[str, Any] = attrs.field(factory=dict)
     """Fields of ``KubeletConfiguration`` with the values in the file."""
     flags: Mapping[str, str] = attrs.field(factory=dict)

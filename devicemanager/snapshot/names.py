@@ -34,6 +34,7 @@ def from_pod_resources(saved: Checkpoint, pods: Iterable[Pod]) -> Names:
 
 def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
     """Return the names of the pods that match a UID, for each UID with a match."""
+    # Container name, resource and devices together are almost always unique on a node.
     holdings: dict[tuple[str, str, frozenset[str]], set[str]] = {}
     for pod in pods:
         for container in pod.containers:
@@ -57,6 +58,7 @@ def from_kubectl(data: bytes, source: str) -> Names:
     SnapshotError for any other data."""
     try:
         content = json.loads(data)
+    # RecursionError, because the file may come from anyone: nested lists can be very deep.
     except (ValueError, RecursionError):
         raise SnapshotError(f"{source}: not JSON: {_EXPECTED}") from None
     return dict(_pods(content, source))
@@ -76,6 +78,7 @@ def _pods(content: Any, source: str) -> Iterator[tuple[str, str]]:
             raise SnapshotError(f"{source}: a pod without name or UID: {_EXPECTED}")
         title = f"{metadata.get('namespace') or 'default'}/{name}"
         yield uid, title
+        # The checkpoint has the UID of the node for a static pod, so add both.
         annotations = _mapping(metadata.get("annotations"))
         for key in _STATIC:
             if isinstance(static := annotations.get(key), str):

@@ -114,6 +114,7 @@ class Node:
         directories = self.snapshot.directories
         known = None if directories is None else directories.uids
         shown = self._shown()
+        # Not a pod that PodResources shows: it was deleted while the snapshot was taken.
         if known is not None:
             return {uid: True for uid in uids if uid not in known and uid not in shown}
         if self.snapshot.pods is None:

@@ -38,6 +38,7 @@ def is_packed(data: bytes) -> bool:
 
 def pack(files: Mapping[str, bytes], modified: int) -> bytes:
     """Return an archive of files by name. The same files and time give the same bytes."""
+    # The fixed mode and time make archives comparable, and hide who took the snapshot.
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in files.items():
@@ -62,6 +63,7 @@ def unpack(data: bytes, source: str) -> dict[str, bytes]:
 def _inflated(data: bytes, source: str) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            # One byte more than allowed, to notice a larger archive without reading all of it.
             tar = stream.read(layout.MAX_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise SnapshotError(
@@ -73,6 +75,7 @@ def _inflated(data: bytes, source: str) -> bytes:
 
 
 def _members(tar: bytes, source: str) -> Iterator[tuple[str, bytes]]:
+    # Not with tarfile itself: it would seek, follow extension headers and accept damaged ones.
     position = count = 0
     while position + _BLOCK <= len(tar) and any(tar[position : position + _BLOCK]):
         count += 1
@@ -80,6 +83,7 @@ def _members(tar: bytes, source: str) -> Iterator[tuple[str, bytes]]:
             raise SnapshotError(f"{source}: more than {layout.MAX_MEMBERS} files")
         member = _member(tar[position : position + _BLOCK], source)
         start = position + _BLOCK
+        # A size in base-256 encoding can be negative or huge.
         if not 0 <= member.size <= len(tar) - start:
             raise SnapshotError(f"{source}: {member.name!r} is truncated")
         if member.type in _REGULAR and member.size <= layout.MAX_FILE:
@@ -88,6 +92,7 @@ def _members(tar: bytes, source: str) -> Iterator[tuple[str, bytes]]:
             raise SnapshotError(f"{source}: {member.name!r} has more than {layout.MAX_FILE} bytes")
         elif member.type != tarfile.DIRTYPE or member.size:
             raise SnapshotError(f"{source}: {member.name!r} is not a regular file")
+        # Contents are padded to whole blocks; this rounds up.
         position = start + -(-member.size // _BLOCK) * _BLOCK
 
 

@@ -41,6 +41,7 @@ class Places:
     ) -> Places:
         """Find the paths of the kubelet that runs on ``host``, or of the one with directory
         ``root``. With ``root``, a running kubelet is ignored: it is another one."""
+        # A kubelet can have another directory and configuration; only its flags show that.
         pid, flags = (_running(host) if root is None else None) or (None, {})
         below = root or _on_host(host, flags.get("root-dir")) or host / KUBELET_ROOT
         fixed = host / KUBELET_ROOT / "device-plugins"

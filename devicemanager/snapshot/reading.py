@@ -79,6 +79,7 @@ class _Files:
 
     def index(self) -> _Index:
         """Return the index, after a check of its version."""
+        # The version first: with another one, the other fields may be different, too.
         head = self.get(layout.INDEX, _Head)
         if head is None or head.schema != layout.SCHEMA:
             schema = "" if head is None else head.schema
@@ -95,6 +96,7 @@ class _Files:
         return None if found is None else Allocatable(*found.values())
 
     def numa(self) -> Any:
+        # Not through msgspec, because `--numa FILE` reads the same shape with the same checks.
         data = self._files.get(layout.NUMA)
         if data is None:
             return None

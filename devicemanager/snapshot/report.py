@@ -18,6 +18,7 @@ _HEADINGS = ("RESOURCE", "IN CHECKPOINT", "ALLOCATABLE", "ALLOCATED", "DEVICES")
 
 def lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
     """Iterate over the lines of the report; they are safe for a terminal."""
+    # Texts of a snapshot are untrusted: a terminal must not interpret them.
     for line in _lines(node, found):
         yield printable(line)
 
@@ -30,6 +31,7 @@ def _lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
     for finding in found:
         yield ""
         yield from _finding(finding)
+    # What was not read comes before the tables, because these are incomplete then.
     yield from _unread(node)
     yield from _resources(node)
     yield from _pods(node)
@@ -38,6 +40,7 @@ def _lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
 
 
 def _summary(node: Node, found: Sequence[Finding]) -> str:
+    # With findings, unread parts follow below; without any, they limit what "no problems" means.
     counts = {each: sum(one.severity is each for one in found) for each in Severity}
     if found:
         return ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items() if n)
@@ -86,6 +89,7 @@ def _resource(node: Node, name: str, allocated: int) -> tuple[str, ...]:
     return (
         name,
         "-" if registered is None else str(len(registered)),
+        # 0 and "unknown" mean very different things here.
         "?" if allocatable is None else str(len(allocatable.get(name, ()))),
         "?" if node.snapshot.pods is None else str(allocated),
         _some(sorted(ids)),

@@ -52,6 +52,7 @@ class CpuState:
     @property
     def is_intact(self) -> bool:
         """False if the checksum is wrong. 0 means that there is none (VerifyChecksum, v1.36)."""
+        # An unknown checksum counts as intact: a false alarm would make an admin drain the node.
         return not self.checksum or not self.expected or self.checksum in self.expected
 
 
@@ -80,6 +81,7 @@ class MemoryState:
 def cpu_state(data: bytes) -> CpuState:
     """Read ``cpu_manager_state``. Raises SnapshotError."""
     file = _decoded(data, _CpuFile)
+    # The text of pod-level assignments is not known, so a file with some is not verified.
     expected: tuple[int, ...] = ()
     if not file.podEntries and all(isinstance(each, dict) for each in file.entries.values()):
         expected = tuple(_checksum(file, more) for more in ("", _POD_LEVEL))
@@ -98,6 +100,7 @@ def memory_state(data: bytes) -> MemoryState:
         node: {type_: table.total for type_, table in state.memoryMap.items()}
         for node, state in file.machineState.items()
     }
+    # The file has a table per node and type; the users ask by type.
     allocatable: dict[str, dict[int, int]] = {}
     for node, state in file.machineState.items():
         for type_, table in state.memoryMap.items():
@@ -128,6 +131,7 @@ def _cpus(text: str) -> frozenset[int]:
 
 def _checksum(file: _CpuFile, more: str) -> int:
     """Return FNV-1a 32 of the value's text as Go prints it (CPUManagerCheckpoint, v1.36)."""
+    # Go prints maps sorted by key, so the text does not depend on their order.
     entries = _printed((uid, _printed(each.items())) for uid, each in file.entries.items())
     text = (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){file.policyName} "

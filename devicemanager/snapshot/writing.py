@@ -27,6 +27,7 @@ def archive(snapshot: Snapshot) -> bytes:
 
 def _files(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield layout.INDEX, _index(snapshot)
+    # A part without data has no file, so that readers can distinguish empty from unread.
     if snapshot.pods is not None:
         pods = [pod_data(pod) for pod in snapshot.pods]
         yield layout.POD_RESOURCES, _json({"pod_resources": pods})

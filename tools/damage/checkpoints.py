@@ -23,6 +23,7 @@ _NAMED: Final = re.compile(r'pod ("(?:[^"\\]|\\.)*")')
 
 def faults(original: bytes, data: bytes) -> Iterator[str]:
     """Yield each error in the inspection or repair of ``data``, a damaged copy of ``original``."""
+    # Inspection must agree with the loader, and repair must converge and lose nothing.
     found, repaired = checkpoint.inspect(data), checkpoint.repair(data)
     loaded = _loaded(data)
     if (loaded is None) is not bool(found.problems):
@@ -38,6 +39,7 @@ def faults(original: bytes, data: bytes) -> Iterator[str]:
         yield "repair reports no change, but the file is different"
     yield from _false_statements(data, found)
     yield from _inventions(data, repaired.checkpoint)
+    # An intact file is compared above: then everything must be the same.
     if loaded is None:
         yield from _losses(original, data, repaired.checkpoint)
 
@@ -132,6 +134,7 @@ def command_faults(data: bytes) -> Iterator[str]:
         status, _, errors = run("checkpoint", "repair", str(file), "--write")
         yield from _command_errors("checkpoint repair --write", status, errors)
         after = file.read_bytes()
+        # The old file is the only evidence of what happened, so repair must keep a copy.
         copies = [each.read_bytes() for each in root.glob("*.before-*")]
         if after != data and (after != before.data or copies != [data]):
             yield "the new file is not the repaired one, or there is no copy of the old one"

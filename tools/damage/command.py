@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def play(files: Sequence[bytes], seed: int) -> tuple[str, list[str]]:
     """Damage the file that the seed selects. Return the way of damage, and all errors."""
+    # Everything follows from the seed, so that a failure can be repeated with --first.
     original = Random(seed).choice(files)
     way, data = damaged(original, seed)
     return way, list(_faults(original, data, seed))

@@ -72,6 +72,7 @@ class _Facts:
         """Return True if the finding is true."""
         keys = [(str(finding.resource), id_) for id_ in finding.devices]
         registered = self.saved.registered_devices or {}
+        # State files are not verified: that would need a second implementation of their checks.
         match finding.kind:
             case Kind.CHECKPOINT_DAMAGED:
                 return self.is_rejected
@@ -128,6 +129,7 @@ class _Facts:
 
     def _is_gone(self, uid: str) -> bool:
         directories = self.snapshot.directories
+        # A pod is gone only if it had devices at all.
         mine = {key for key, uids in self.saved_for.items() if uid in uids}
         if not mine:
             return False

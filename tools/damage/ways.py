@@ -32,6 +32,7 @@ def _cut_off(data: bytes, random: Random) -> bytes:
 
 def _bits(data: bytes, random: Random) -> bytes:
     altered = bytearray(data)
+    # Mostly one bit: such damage is the hardest to notice.
     for _ in range(random.choice((1, 1, 1, 2, 5))):
         altered[random.randrange(len(data))] ^= 1 << random.randrange(8)
     return bytes(altered)

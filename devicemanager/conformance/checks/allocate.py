@@ -103,6 +103,7 @@ def _every_response(run: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateRe
 def a01(run: CheckRun) -> None:
     ids = run.healthy_ids()
     with run.client() as client:
+        # Alone first, to recognize the response for a device among those for several containers.
         single = {id_: _common_content(run, client, [id_]) for id_ in ids[:4]}
         _allocate_one(run, client, ids[:2])
         for count in (1, 2, 4):
@@ -127,6 +128,7 @@ def a02(run: CheckRun) -> str:
         error = rejection(lambda: client.allocate([UNKNOWN_ID]))
     if error is None:
         raise Failed("Allocate accepted an unknown ID")
+    # Rejecting with a panic also gives an error, but takes the plugin down.
     run.check_alive("an unknown ID")
     return error.code
 
@@ -145,6 +147,7 @@ def a03(run: CheckRun) -> None:
 def a04(run: CheckRun) -> None:
     ids = run.healthy_ids()
     with run.client() as client:
+        # In one container and in two: some plugins handle containers one by one.
         for groups in ([[ids[0], UNKNOWN_ID]], [[ids[0]], [UNKNOWN_ID]]):
             if rejection(partial(client.allocate, *groups)) is None:
                 raise Failed(f"Allocate accepted {groups}")
@@ -156,6 +159,7 @@ def a05(run: CheckRun) -> str:
         ids = _single_ids(run, resource)
         for group in (*([id_] for id_ in ids), ids):
             _allocate(run, client, group)
+        # The kubelet keeps IDs in a set, so it sends them in any order.
         mixed = run.rng.sample(ids, len(ids))
         first, second = (_common_content(run, client, each) for each in (ids, mixed))
         if first != second:
@@ -167,6 +171,8 @@ def a05(run: CheckRun) -> str:
 @builtin
 def a06(run: CheckRun) -> None:
     for resource, client in run.clients():
+        # Kubelets repeat Allocate: after a lost checkpoint, for a retried admission, and when an
+        # app container reuses the device of an init container.
         ids = run.healthy_ids(resource)[:2]
         first, second = (_content(_allocate(run, client, ids)) for _ in range(2))
         if first != second:
@@ -185,6 +191,7 @@ def a07(run: CheckRun) -> str:
 def a08(run: CheckRun) -> None:
     ids = run.healthy_ids()
     count = run.limits.parallel_allocations
+    # With a stream, because a lock shared by Allocate and ListAndWatch is the usual deadlock.
     with run.client() as client, client.watch() as stream:
         run.first_list(stream)
         with ThreadPoolExecutor(count, thread_name_prefix="allocate") as pool:
@@ -230,6 +237,7 @@ def a11(run: CheckRun) -> str:
         for device in response.devices:
             if not device.host_path.startswith("/"):
                 raise Skipped(f"{what}: {device.host_path!r} is not an absolute path: see A10")
+            # As the plugin sees it: with --at-node-paths, it has another view of the file system.
             path = run.plugin.path(device.host_path)
             if not path.exists():
                 raise Failed(f"{what}: {device.host_path} does not exist")
@@ -245,6 +253,7 @@ def a11(run: CheckRun) -> str:
 
 @builtin
 def a12(run: CheckRun) -> None:
+    # A container with this mount can register plugins and remove the sockets of others.
     plugin_dirs = (str(run.kubelet.plugin_dir), _PLUGIN_DIR)
     for what, response in _every_response(run):
         for mount in response.mounts:
@@ -323,6 +332,7 @@ def a15(run: CheckRun) -> None:
             name = key.rpartition("/")[2]
             if len(name) > _LONGEST_ANNOTATION or not _ANNOTATION_NAME.fullmatch(name):
                 raise Failed(f"{what}: invalid annotation key {key!r}")
+            # Runtimes inject both, so the container would get the device twice.
             if key.startswith("cdi.k8s.io/") and (twice := named & set(value.split(","))):
                 raise Failed(f"{what}: {min(twice)} is in an annotation and in cdi_devices")
 
@@ -331,6 +341,8 @@ def a15(run: CheckRun) -> None:
 def a16(run: CheckRun) -> None:
     if len(run.resources) < 2:
         raise Skipped("the plugin has one resource")
+    # If responses conflict, the kubelet keeps one value and only logs it. Different plugins cannot
+    # avoid that, but two resources of one plugin can.
     known: dict[tuple[str, str], tuple[str, str]] = {}
     for resource, client in run.clients():
         response = _allocate(run, client, run.healthy_ids(resource)[:1])

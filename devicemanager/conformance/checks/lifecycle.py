@@ -22,6 +22,7 @@ def l01(run: CheckRun) -> str:
     run.start()
     results = []
     for number in (signal.SIGTERM, signal.SIGINT):
+        # Each signal needs an instance of its own.
         if number == signal.SIGINT:
             run.relaunch("its start")
         took = stop_by(run, number)
@@ -34,6 +35,7 @@ def l01(run: CheckRun) -> str:
 @builtin
 def l02(run: CheckRun) -> None:
     run.start()
+    # Before the exit, because the names may contain the process ID.
     sockets = list(map(run.observed.socket, run.resources))
     stop(run)
     for path in sockets:
@@ -45,6 +47,7 @@ def l02(run: CheckRun) -> None:
 def l03(run: CheckRun) -> None:
     run.start_kubelet()
     run.step("create a file and a socket in the plugin directory")
+    # Like files of another plugin: they must survive both the start and the exit.
     (run.kubelet.plugin_dir / "others.txt").write_text("not yours")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(str(run.kubelet.plugin_dir / "others.sock"))
@@ -69,6 +72,7 @@ def l04(run: CheckRun) -> str:
     if run.process.starts > 1:
         raise Skipped("the plugin exits with the kubelet, so it cannot leak")
     run.settle(0.5)
+    # A plugin that restarts with the kubelet was skipped: each start has new numbers.
     before = now = run.plugin.usage()
     for number in range(1, limits.restarts + 1):
         run.restart_and_wait(limits.warm_restarts + number)
@@ -184,6 +188,7 @@ def _without_inotify(run: CheckRun) -> str:
         raise Failed("without inotify it neither registered nor exited")
     messages = [line for line in run.timeline.output() if _INOTIFY_MESSAGE.search(line)]
     how = run.plugin.exit_text()
+    # Status 0 means success to a supervisor, and to the person who reads the pod's status.
     if run.process.exit_status == 0:
         raise Failed("without inotify it exited with status 0")
     if not messages:
@@ -216,6 +221,8 @@ def _registers(run: CheckRun, instances: int) -> bool:
 @builtin
 def l08(run: CheckRun) -> None:
     with run.client() as client:
+        # Like a kubelet, the client sends localhost as :authority. A server that rejects that
+        # fails at this first call.
         client.options()
         for method in ("/v1beta1.DevicePlugin/NoSuchMethod", "/v9.NoSuchService/Call"):
             try:
@@ -230,6 +237,7 @@ def l08(run: CheckRun) -> None:
 
 @builtin
 def l09(run: CheckRun) -> str:
+    # Known without a test: otherwise the plugin would not have found the mock kubelet.
     if run.plugin.under_test.at_node_paths:
         raise Warned("it ran in a private mount namespace, with the directory at its fixed path")
     return "the directory is configurable"
@@ -237,6 +245,7 @@ def l09(run: CheckRun) -> str:
 
 @builtin
 def l10(run: CheckRun) -> str:
+    # For information only: many plugins serve metrics or health on purpose.
     ports = run.plugin.listening_ports()
     rate = len(run.timeline.output()) * 60 / run.limits.idle_seconds
     where = f"listens on {', '.join(ports)}" if ports else "listens on no TCP port"
@@ -246,6 +255,8 @@ def l10(run: CheckRun) -> str:
 @builtin
 def l11(run: CheckRun) -> str:
     has_hook = run.plugin.under_test.has("misconfigure")
+    # With its own wrong configuration a plugin must fail although everything else is right. Without
+    # the hook the only thing that every plugin depends on is the plugin directory.
     if has_hook:
         run.start_kubelet()
     else:

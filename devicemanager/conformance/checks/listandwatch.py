@@ -18,6 +18,7 @@ _LONGEST_ID = 63
 
 @builtin
 def w01(run: CheckRun) -> str:
+    # On a new stream: on the kubelet's stream, the first list came before this check began.
     longest = 0.0
     for resource, client in run.clients():
         with client.watch() as stream:
@@ -63,6 +64,7 @@ def w05(run: CheckRun) -> None:
             raise Failed(f"{resource}: {id_[:40]}... has {len(id_)} characters")
         if any(unicodedata.category(character) == "Cc" for character in id_):
             raise Failed(f"{resource}: {id_!r} has control characters")
+        # Only a warning: such IDs work, but not in a comma-separated variable.
         if re.search(r"[,\s]", id_) or not id_.strip("/"):
             odd = odd or f"{resource}: {id_!r} has a comma or a space, or consists of slashes"
     if odd:
@@ -112,6 +114,8 @@ def w09(run: CheckRun) -> None:
     with run.client() as client:
         client.allocate([id_])
     run.assume_broken(id_)
+    # The kubelet keeps the last health of a device that is no longer listed, and reports it in the
+    # pod status (DM). So only Unhealthy shows that the pod has lost its device.
     if id_ not in {device.ID for device in run.devices()}:
         raise Failed(f"{id_} was removed from the list while it was allocated")
 
@@ -123,6 +127,8 @@ def w10(run: CheckRun) -> str:
         for resource in run.resources
         for call in run.observed.lists(resource, EVER)
     )
+    # 4 MiB is gRPC's default for received messages, which the kubelet does not raise. A larger
+    # list ends the stream, and the node has 0 devices.
     if largest >= run.limits.list_bytes:
         raise Failed(f"a device list has {largest} bytes")
     if largest >= run.limits.list_warn_bytes:
@@ -136,6 +142,7 @@ def w11(run: CheckRun) -> None:
     for resource, client in run.clients():
         with client.watch() as stream:
             run.first_list(stream)
+        # A plugin that closes everything with one handler does so a moment later.
         run.settle()
         if run.observed.ended_streams(resource):
             raise Failed(f"the kubelet's stream of {resource} ended with the second one")
@@ -163,6 +170,7 @@ def w13(run: CheckRun) -> str:
     with run.client() as client, client.watch() as stream:
         run.first_list(stream)
         before = run.plugin.usage().memory
+        # Not with `break_device`, which waits for a list each time: then no queue could grow.
         for number in range(run.limits.changes):
             run.hook("recover-device" if number % 2 else "break-device", id_)
         run.settle()
@@ -181,6 +189,7 @@ def w14(run: CheckRun) -> None:
     for device in run.devices():
         run.hook("remove-device", device.ID)
     seconds = run.limits.refresh_seconds
+    # An exit ends the wait as well, so that its reason is reported instead of a timeout.
     if run.until(lambda: not run.devices() or not run.process.is_running, seconds) is None:
         raise Failed(f"{len(run.devices())} devices are still listed after all were removed")
     if run.plugin.has_exited:
@@ -196,6 +205,7 @@ def w15(run: CheckRun) -> str:
     with run.client() as client:
         with client.watch() as stream:
             run.first_list(stream)
+        # The first stream warms up, for example a thread pool; it does not count as a leak.
         run.settle(0.2)
         before = run.plugin.usage()
         for _ in range(run.limits.streams):

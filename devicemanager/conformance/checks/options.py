@@ -14,6 +14,7 @@ from devicemanager.conformance.registry import builtin
 
 @builtin
 def o01(run: CheckRun) -> str:
+    # Over a new connection, because the kubelet calls it before ListAndWatch.
     longest = 0.0
     for resource, client in run.clients():
         responses = []

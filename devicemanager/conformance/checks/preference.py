@@ -67,6 +67,8 @@ def p02(run: CheckRun) -> None:
 @builtin
 def p03(run: CheckRun) -> None:
     with preference_client(run, least=2) as (client, ids):
+        # A device that is in use or broken is not available. A plugin that needs all of its devices
+        # to compute a preference fails then; this way, one broken GPU has blocked a node for days.
         for missing in ids[:_MOST_MISSING]:
             _preferred(client, [id_ for id_ in ids if id_ != missing], [], 1)
 
@@ -81,6 +83,7 @@ def p04(run: CheckRun) -> None:
             (ids, [], -1),
             ([UNKNOWN_ID], [], 1),
         ):
+            # Any response is acceptable. The kubelet never sends these, other clients and bugs can.
             rejection(partial(client.preferred, (available, must, size)))
     run.check_alive("impossible requests")
 

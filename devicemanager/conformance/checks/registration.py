@@ -17,6 +17,7 @@ from devicemanager.core.api.names import is_extended_resource_name
 from devicemanager.events.calls import Call, Mark
 from podresources.sockets import MAX_PATH_BYTES
 
+# Not the directory of the mock kubelet: that is a temporary one, with a path of another length.
 _REAL_DIRECTORY = "/var/lib/kubelet/device-plugins/"
 _TOO_LONG = re.compile(r"path.* too long|too long.*path|bind: invalid argument", re.IGNORECASE)
 """Messages of Python, gRPC and Go about a socket path that is longer than the kernel allows."""
@@ -51,6 +52,8 @@ def r02(run: CheckRun) -> None:
         if "Register" in {call.rpc for call in run.kubelet.calls.in_progress}:
             raise Failed("the plugin did not answer while Register was in progress")
         raise Skipped("it did not try to register: see R01")
+    # Like kubelets since 1.25, the mock calls GetDevicePluginOptions before it answers Register. So
+    # a successful Register call is the proof that the plugin served before.
     if calls[0].code == "OK":
         return
     if not _is_dialed(calls[0]):
@@ -70,6 +73,7 @@ def _is_dialed(register: Call) -> bool:
 
 @builtin
 def r03(run: CheckRun) -> None:
+    # Rejected calls count as well: the kubelet rejects an endpoint with a directory in it.
     for call in _attempts(run):
         endpoint = str(call.request["endpoint"])
         if "/" in endpoint or endpoint in ("", ".", ".."):
@@ -125,6 +129,7 @@ def r06(run: CheckRun) -> str:
     def attempts() -> int:
         return len(run.observed.registrations(since, code=None))
 
+    # `has_exited_once`, because with --restart always the plugin is already running again.
     if run.until(lambda: attempts() > 0 or plugin.has_exited_once, limits.start_seconds) is None:
         raise Failed(f"it did not try to register within {limits.start_seconds:g} s")
     run.until(lambda: plugin.has_exited_once, limits.register_window_seconds)
@@ -156,6 +161,7 @@ def r06(run: CheckRun) -> str:
 
 
 def _exited_after_rejection(run: CheckRun) -> str:
+    # With status 0 the cause does not show in the pod's status.
     if run.process.exit_status == 0:
         raise Failed("it exited with status 0 although it was rejected")
     return run.plugin.exit_text()
@@ -179,8 +185,11 @@ def r07(run: CheckRun) -> None:
         call = calls[0]
         if call.code != "OK":
             raise Failed(f"it stopped waiting: Register failed with {call.code}")
+        # Calls are numbered when they end. A list with a smaller number came while Register was
+        # in progress, so the plugin holds no lock during Register that ListAndWatch needs.
         if not any(each.number < call.number for each in observed.lists(resource, since)):
             raise Failed("it sent no device list while Register was in progress")
+    # A plugin that has given up and tries again does so within a moment.
     run.kubelet.faults.clear()
     run.settle()
     for resource in run.resources:
@@ -197,6 +206,8 @@ def _is_answered(run: CheckRun, resource: str, since: Mark) -> bool:
 
 @builtin
 def r08(run: CheckRun) -> str:
+    # What a booting node can look like: on the first boot there is no directory, later there is
+    # one, and after a crash it still has the old socket.
     directory, results = run.kubelet.plugin_dir, []
     for name, prepare in (
         ("no directory", partial(shutil.rmtree, directory, ignore_errors=True)),
@@ -223,6 +234,7 @@ def _start_before_the_kubelet(run: CheckRun) -> str:
         except Failed:
             if not run.plugin.has_exited:
                 raise
+    # With status 0 a pod counts as completed; what started the plugin may not start it again.
     if process.exit_status == 0:
         raise Failed("it exited with status 0 before the kubelet started")
     return run.plugin.exit_text()
@@ -252,6 +264,7 @@ def r09(run: CheckRun) -> None:
 def r10(run: CheckRun) -> None:
     if len(run.resources) < 2:
         raise Skipped("the plugin has one resource")
+    # The first resource: a plugin that registers in order and stops at the first error fails here.
     rejected, *others = run.resources
     run.start_kubelet()
     run.kubelet.faults.set("reject-register", resource=rejected, text=_REJECTION)
@@ -267,6 +280,8 @@ def r10(run: CheckRun) -> None:
 @builtin
 def r11(run: CheckRun) -> None:
     run.start_kubelet()
+    # The plugin stub in the kubelet's tests skips registration if this file exists, and plugins
+    # have been built on it.
     (run.kubelet.plugin_dir / "DEPRECATION").write_bytes(b"")
     run.relaunch("its start")
 
@@ -274,6 +289,7 @@ def r11(run: CheckRun) -> None:
 @builtin
 def r12(run: CheckRun) -> None:
     calls = run.kubelet.calls
+    # The watcher finds the socket on its own, so there is nothing to trigger, only to wait for.
     if any(path.is_socket() for path in run.kubelet.plugins_registry_dir.rglob("*")):
         run.until(lambda: bool(calls(rpc="NotifyRegistrationStatus")), run.limits.refresh_seconds)
     infos = calls(rpc="GetInfo")
@@ -300,6 +316,7 @@ def r13(run: CheckRun) -> None:
         options = client.options()
         for name in ("pre_start_required", "get_preferred_allocation_available"):
             first, second = bool(registered.get(name)), bool(getattr(options, name))
+            # Only a warning, because the kubelet ignores the options in Register.
             if first != second:
                 raise Warned(
                     f"{resource}: {name} is {first} in Register and {second} in "

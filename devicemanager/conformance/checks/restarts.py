@@ -1,7 +1,7 @@
 """K: restarts of kubelet and plugin. Most plugins fail some of these checks.
 
-A restarted kubelet has forgotten all plugins. It deletes their sockets and creates kubelet.sock
-anew; a plugin must notice one of the two and register again. The checks vary what exactly
+A restarted kubelet has forgotten all plugins. It deletes their sockets and recreates
+kubelet.sock; a plugin must notice one of the two and register again. The checks vary what exactly
 happens, and when:
 
 * how often and how fast: once (K01), often (K02), twice in a row or in the middle of the plugin's
@@ -48,6 +48,7 @@ def k02(run: CheckRun) -> str:
         longest = max(longest, took)
         for resource in run.resources:
             count = len(run.observed.registrations(since, resource))
+            # Older kubelets leak a connection for each registration without need.
             if count > 1:
                 raise Failed(f"{resource} was registered {count} times after restart {number}")
     check_same_devices(run, before)
@@ -58,6 +59,8 @@ def k02(run: CheckRun) -> str:
 def k03(run: CheckRun) -> str:
     run.start()
     gaps = [0.0, 0.01, 0.05, 0.3, 1.0]
+    # In random order, because a short gap after a long one finds other races than the reverse. The
+    # seed repeats an order that has found one.
     run.rng.shuffle(gaps)
     longest = 0.0
     for gap in gaps:
@@ -91,6 +94,8 @@ def k04(run: CheckRun) -> str:
     _stop_kubelet_and_delete_sockets(run)
     run.plugin.begin_idle()
     run.settle(run.limits.away_seconds)
+    # Measured before the kubelet starts: the registration that follows is not idle time. A plugin
+    # that has exited uses no CPU.
     share = run.plugin.idle_cpu_share if run.process.is_running else 0.0
     since = run.kubelet.mark()
     run.start_kubelet()
@@ -106,9 +111,11 @@ def k05(run: CheckRun) -> str:
     ids = run.healthy_ids()
     with run.client() as client:
         run.step("close the connection during Allocate")
+        # The first half of a crash: a response that nothing receives.
         client.abandon_allocate([ids[0]])
     with run.client() as client, client.watch() as stream:
         run.first_list(stream)
+        # The second half: streams end while the plugin may be sending on them.
         since = run.restart_kubelet()
     took = run.wait_recovered(since, "the restart")
     # What a dead stream has left behind often breaks only the next one.
@@ -131,6 +138,8 @@ def k07(run: CheckRun) -> str:
     run.start()
     since = run.kubelet.mark()
     run.step("restart the kubelet, keep the sockets of plugins")
+    # Kubelets delete the sockets as well. Keeping them shows whether the plugin also watches
+    # kubelet.sock, which matters if it misses the other signal.
     run.kubelet.faults.set("restart", keep_sockets=True)
     return _wait_for_return(run, since, "kubelet.sock was recreated")
 
@@ -140,6 +149,8 @@ def k08(run: CheckRun) -> str:
     run.start()
     since = run.kubelet.mark()
     run.step("end the ListAndWatch streams")
+    # A broken connection looks like this to both sides. The kubelet waits for a registration, so a
+    # plugin that waits for the kubelet stays lost.
     run.kubelet.faults.set("end-list-stream")
     return _wait_for_return(run, since, "its ListAndWatch stream was closed", may_exit=True)
 
@@ -187,6 +198,7 @@ def k10(run: CheckRun) -> str:
     since = run.kubelet.mark()
     run.step("SIGKILL")
     run.process.kill()
+    # Otherwise its supervisor has started it again.
     if run.plugin.under_test.restart == "never":
         run.launch()
     took = run.wait_registered(since, run.limits.start_seconds, "its new start")
@@ -283,6 +295,7 @@ def k13(run: CheckRun) -> None:
     before = devices_by_resource(run)
     run.process.stop()
     run.relaunch("the plugin's restart")
+    # Not the health: a plugin may report a device as unhealthy until it has checked it.
     check_same_devices(run, before, health=False)
     since = run.restart_kubelet()
     run.wait_registered(since, run.limits.recover_seconds, "the kubelet's restart")
@@ -296,6 +309,7 @@ def k14(run: CheckRun) -> str:
     with run.client() as client:
         [response] = client.allocate([id_]).container_responses
     named = [*(m.host_path for m in response.mounts), *(d.host_path for d in response.devices)]
+    # Paths that never existed are the subject of A11 and A12.
     existing = [path for path in named if Path(path).exists()]
     run.process.stop()
     _check_exist(existing, "exit")
@@ -321,6 +335,8 @@ def k15(run: CheckRun) -> str | None:
     def has_exited() -> bool:
         return run.process.starts > starts or not run.process.is_running
 
+    # Exiting is a valid way to handle a restart if something starts the plugin again. A DaemonSet
+    # does, but with status 0 and with a growing back-off it takes minutes.
     if run.until(has_exited, run.limits.away_seconds) is None:
         raise Skipped("the plugin does not exit when the kubelet stops")
     if run.process.exit_status == 0:

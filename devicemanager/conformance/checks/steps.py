@@ -47,6 +47,7 @@ def pre_start_client(run: CheckRun) -> Iterator[tuple[PluginClient, list[str]]]:
     with run.client() as client:
         if not client.options().pre_start_required:
             raise Skipped("the options do not require PreStartContainer")
+        # The kubelet only prepares allocated devices, so a plugin may reject others.
         client.allocate(ids)
         yield client, ids
 
@@ -71,6 +72,7 @@ def devices_by_resource(run: CheckRun) -> Devices:
 
 def check_same_devices(run: CheckRun, before: Devices, *, health: bool = True) -> None:
     """Raise Failed if device IDs or, unless ``health`` is false, their health have changed."""
+    # IDs first: with other IDs, health cannot be compared.
     for resource, now in devices_by_resource(run).items():
         old = before[resource]
         lost, new = sorted(old.keys() - now.keys()), sorted(now.keys() - old.keys())

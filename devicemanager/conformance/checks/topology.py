@@ -11,6 +11,7 @@ from devicemanager.kubelet.host.numa import from_host
 
 @builtin
 def t01(run: CheckRun) -> str:
+    # A node that does not exist makes every alignment fail, and has crashed PodResources clients.
     known = set(from_host().topology.nodes)
     used = set()
     for resource, device in run.every_device():
@@ -29,6 +30,7 @@ def t01(run: CheckRun) -> str:
 @builtin
 def t02(run: CheckRun) -> None:
     for resource, device in run.every_device():
+        # GetAllocatableResources lists devices by NUMA node, and omits one without nodes.
         if device.HasField("topology") and not device.topology.nodes:
             raise Failed(f"{resource}: {device.ID} has a topology without nodes")
 
@@ -37,6 +39,7 @@ def t02(run: CheckRun) -> None:
 def t03(run: CheckRun) -> None:
     for resource, client in run.clients():
         known: dict[str, frozenset[int]] = {}
+        # Lists that came before this check count: topology may only be wrong in the first one.
         messages = [parsed_list(call) for call in run.observed.lists(resource, EVER)]
         with client.watch() as stream:
             messages.append(run.first_list(stream))

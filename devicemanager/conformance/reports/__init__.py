@@ -31,6 +31,7 @@ def write(report: Report, form: str, path: Path) -> None:
     cannot be written."""
     render = _renderer(form)
     try:
+        # A plugin can print lone surrogates, which UTF-8 cannot encode.
         path.write_text(render(report), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise CheckError(f"cannot write report {path}: {error.strerror}") from error

@@ -16,6 +16,7 @@ _TEMPLATE = Path(__file__).with_name("page.html.j2")
 
 def render(report: Report) -> str:
     """Return the page. It has no script, and everything that the plugin said is escaped."""
+    # StrictUndefined: a typo in the template must fail in a test, not show an empty cell.
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_harmless
     )

@@ -44,6 +44,7 @@ def render_json(report: Report) -> str:
 
 # -- Markdown --------------------------------------------------------------------------
 
+# Everything that starts a Markdown construct somewhere, including mentions and issue numbers.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~@$-])")
 _IN_TABLE = (Outcome.ERROR, Outcome.FAIL, Outcome.WARN, Outcome.WAIVED)
 

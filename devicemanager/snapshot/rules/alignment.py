@@ -18,6 +18,7 @@ from devicemanager.snapshot.statefiles import (
 
 __all__ = ["RULES"]
 
+# defaultMaxAllowableNUMANodes (topologymanager/topology_manager.go, v1.36).
 _MOST_NODES = 8
 _MOST_NODES_OPTION = "max-allowable-numa-nodes"
 _STRICT = "strict-cpu-reservation"
@@ -41,6 +42,7 @@ def cpus(node: Node) -> Iterator[Finding]:
 def _cpu_problems(node: Node, state: CpuState) -> Iterator[str]:
     if not state.is_intact:
         yield f"its checksum is {state.checksum}, expected {state.expected[0]}"
+    # A kubelet compares the policy first, and with another one reads no further.
     configured = node.alignment.cpu_policy
     if _is_configured(node) and state.policy != configured:
         yield f"it was written with policy {state.policy!r}, the kubelet now has {configured!r}"
@@ -52,6 +54,7 @@ def _unexpected_cpus(node: Node, state: CpuState) -> Iterator[str]:
     for cpus in state.exclusive:
         if cpus & state.default:
             yield f"CPUs {_listed(cpus & state.default)} are exclusive and shared"
+    # The file must name exactly the CPUs that are online, in any set.
     machine = node.snapshot.numa
     online = frozenset(cpu for ids in machine.cpus.values() for cpu in ids) if machine else None
     # With strict-cpu-reservation, the file does not contain the reserved CPUs.
@@ -93,6 +96,7 @@ def _memory_problems(node: Node, state: MemoryState) -> Iterator[str]:
     if _is_configured(node) and state.policy != configured:
         yield f"it was written with policy {state.policy!r}, the kubelet now has {configured!r}"
     elif state.policy == STATIC_MEMORY and node.snapshot.numa is not None:
+        # Memory can change with a kernel update or a firmware setting, not only with hardware.
         sizes = node.snapshot.numa.memory.get("memory", {})
         for number, totals in sorted(state.totals.items()):
             saved, actual = totals.get("memory"), sizes.get(number)
@@ -120,6 +124,7 @@ def no_nodes(node: Node) -> Iterator[Finding]:
     """Devices without topology are not aligned."""
     if node.alignment.policy == "none" or node.snapshot.allocatable is None:
         return
+    # Only a note: many devices, such as virtual ones, belong to no NUMA node.
     without: dict[str, set[str]] = {}
     for devices in node.snapshot.allocatable.devices:
         if not devices.nodes:

@@ -23,6 +23,7 @@ def damaged(node: Node) -> Iterator[Finding]:
     saved = node.saved
     if saved is None or not saved.problems:
         return
+    # Not damage, although other kubelets treat it like that: the fix is another one.
     if _has_first_format(node.snapshot.checkpoint or b""):
         message = "the checkpoint has the format of kubelets before v1.20"
         details: tuple[str, ...] = ("only kubelets from v1.22 to v1.30 can read it",)
@@ -66,6 +67,7 @@ def allocated_twice(node: Node) -> Iterator[Finding]:
     for (resource, id_), names in sorted(node.allocated_to.items()):
         if len(names) > 1:
             yield _twice(resource, id_, names, names, "by PodResources")
+    # From the checkpoint only what PodResources has not shown: one problem, one finding.
     for (resource, id_), uids in sorted(node.saved_for.items()):
         here = tuple(uid for uid in uids if uid not in node.gone)
         if len(here) > 1 and len(node.allocated_to.get((resource, id_), ())) < 2:
@@ -86,6 +88,7 @@ def not_saved(node: Node) -> Iterator[Finding]:
     """Allocated devices that only the running kubelet knows; it forgets them at a restart."""
     if node.saved is None or node.saved.problems:
         return
+    # Grouped by resource and pods, so that one cause is one finding.
     lost: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     key: DeviceKey
     for key, names in sorted(node.allocated_to.items()):
@@ -115,6 +118,7 @@ def only_saved(node: Node) -> Iterator[Finding]:
         for pod in node.snapshot.pods
         for container in pod.containers
     }
+    # Entries of pods that are gone are stale, not different; `gone` reports them.
     for entry in node.saved_entries:
         name, resource = node.names.get(entry.pod_uid), entry.resource_name
         if (name, entry.container_name) not in shown or entry.pod_uid in node.gone:
@@ -142,6 +146,7 @@ def gone(node: Node) -> Iterator[Finding]:
         keys = {key for key, uids in node.saved_for.items() if uid in uids}
         devices = sorted(f"{id_} of {resource}" for resource, id_ in keys)
         others = sorted({name for key in keys for name in node.allocated_to.get(key, ())})
+        # The devices of a pod that is gone are free, so they may already have been allocated again.
         if others:
             now = f"some of these devices are now allocated to {', '.join(others)}"
         elif node.snapshot.pods is not None:
@@ -174,6 +179,7 @@ def inconsistent(node: Node) -> Iterator[Finding]:
     if node.saved is None:
         return
     for found in node.saved.inconsistencies():
+        # Devices allocated twice have a rule above, which also knows PodResources.
         if (kind := _KINDS.get(found.kind)) is not None:
             yield Finding(
                 kind, Severity.WARNING, found.message, resource=found.resource, pods=found.pods

@@ -24,6 +24,7 @@ class Severity(enum.StrEnum):
 class Kind(enum.StrEnum):
     """Kind of problem."""
 
+    # The values are part of the JSON output (docs/json.md), so they stay when texts change.
     KUBELET_NOT_SERVING = "kubelet-not-serving"
     REGISTRATION_CLOSED = "registration-closed"
     CHECKPOINT_DAMAGED = "checkpoint-damaged"
@@ -82,6 +83,7 @@ def _advice(*steps: str, page: str = "", issues: tuple[int, ...] = ()) -> Advice
     return Advice(steps, f"docs/broken-node.md#{page}" if page else "", issues)
 
 
+# Anchors of sections in docs/broken-node.md; a test checks that they exist.
 _REBOOT = "unexpectedadmissionerror-after-a-reboot"
 _ZERO = "nothing-allocatable-though-the-plugin-runs"
 _STALE = "devices-of-pods-that-are-gone"
@@ -94,6 +96,8 @@ _TWICE = "two-pods-on-one-device"
 _REWRITE = "the kubelet rewrites the file from memory when a plugin sends a device list"
 _DRAIN = "drain the node, stop the kubelet, move the file away, start the kubelet"
 
+# If an obvious step would make things worse, the advice begins with a warning about it. Restarting
+# the kubelet is the usual one: it loads the checkpoint and forgets everything else.
 ADVICE: Final = {
     Kind.KUBELET_NOT_SERVING: _advice("check that the kubelet runs, and read the end of its log"),
     Kind.REGISTRATION_CLOSED: _advice(
@@ -136,6 +140,7 @@ ADVICE: Final = {
         page=_ZERO,
         issues=(121994, 127803, 62773),
     ),
+    # Only the plugin knows why: the kubelet repeats what the plugin has listed.
     Kind.DEVICES_NOT_OFFERED: _advice(
         "read in the plugin's log why it reports them as unhealthy, or no longer lists them",
         page=_ZERO,
@@ -169,6 +174,8 @@ ADVICE: Final = {
     Kind.ANSWER_UNREADABLE: _advice(
         "delete the pod before the kubelet restarts, so that it is recreated", page=_CORRUPT
     ),
+    # Without the file, the kubelet starts with all CPUs shared, and running containers would keep
+    # their exclusive ones. So drain the node first.
     Kind.CPU_STATE: _advice(_DRAIN, page=_NUMA, issues=(110478,)),
     Kind.MEMORY_STATE: _advice(_DRAIN, page=_NUMA, issues=(131253, 109996)),
     Kind.TOO_MANY_NUMA_NODES: _advice(

@@ -51,6 +51,7 @@ def without_plugin(node: Node) -> Iterator[Finding]:
     """Resources in the checkpoint without any allocatable device."""
     if node.allocatable is None:
         return
+    # Also resources that are only in entries: their plugin may be gone for long.
     in_use = {resource for resource, _ in (*node.allocated_to, *node.saved_for)}
     for resource in sorted({*node.registered, *in_use} - node.allocatable.keys()):
         ids = node.registered.get(resource, frozenset())
@@ -79,6 +80,7 @@ def not_allocatable(node: Node) -> Iterator[Finding]:
     the checkpoint has those that were healthy in the last one."""
     for resource, allocatable in sorted((node.allocatable or {}).items()):
         registered = node.registered.get(resource, frozenset())
+        # Allocated devices have a rule of their own, with a higher severity.
         missing = sorted(
             id_ for id_ in registered - allocatable if (resource, id_) not in node.allocated_to
         )
@@ -98,6 +100,7 @@ def allocated_not_allocatable(node: Node) -> Iterator[Finding]:
     """Allocated devices that are not allocatable: their pods are rejected at a restart."""
     for resource, allocatable in sorted((node.allocatable or {}).items()):
         for (name, id_), pods in sorted(node.allocated_to.items()):
+            # After a restart, a kubelet admits its pods again, and checks their devices then.
             if name == resource and id_ not in allocatable:
                 yield Finding(
                     Kind.HELD_NOT_OFFERED,
@@ -113,6 +116,7 @@ def allocated_not_allocatable(node: Node) -> Iterator[Finding]:
 
 def stale_sockets(node: Node) -> Iterator[Finding]:
     """Sockets of plugins that have exited."""
+    # Only a warning: the kubelet ignores sockets in its plugin directory until Register.
     for socket in node.plugin_sockets:
         if socket.state is Listening.DEAD:
             yield Finding(
