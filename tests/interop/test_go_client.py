@@ -62,7 +62,7 @@ def test_a_check_that_fails_is_a_subtest_that_fails() -> None:
     done = go_test(MODULE, "-run", "TestCheckFails", BROKEN_PLUGIN=plugin)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "--- FAIL: TestCheckFails/A02" in done.stdout
-    assert "seen:      Allocate took an unknown id" in done.stdout
+    assert "seen:      Allocate accepted an unknown ID" in done.stdout
 
 
 def test_without_the_command() -> None:
