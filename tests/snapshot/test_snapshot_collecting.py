@@ -173,6 +173,12 @@ def test_flags_of_the_running_kubelet_give_its_paths(host: Path, root: Path) -> 
     )
 
 
+def test_policy_options_are_read_from_a_flag() -> None:
+    flags = {"topology-manager-policy-options": "a=true,b=2,"}
+    assert alignment(KubeletConfig(None, {}, flags)).options == {"a": "true", "b": "2"}
+    assert alignment(KubeletConfig(None, {"topologyManagerPolicyOptions": 7})).options == {}
+
+
 def test_flags_are_used_without_a_configuration_file(host: Path) -> None:
     put(host / "proc/12/comm", "kubelet\n")
     put(host / "proc/12/cmdline", "kubelet\0--topology-manager-policy=restricted\0")
@@ -212,11 +218,35 @@ def test_missing_permission_is_reported(host: Path, root: Path) -> None:
     assert problems(host)[layout.CHECKPOINT] == "Permission denied"
 
 
-def test_directory_without_a_kubelet_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotError, match=r"no kubelet found in .*--root"):
-        collect(Places.find(tmp_path))
+def test_part_that_fails_with_a_system_error_has_its_text(host: Path, root: Path) -> None:
+    loop = root / "cpu_manager_state"
+    loop.unlink()
+    loop.symlink_to(loop)
+    assert problems(host) == {
+        layout.POD_RESOURCES: "no such file",
+        layout.ALLOCATABLE: "no such file",
+        layout.CPU_STATE: "Too many levels of symbolic links",
+    }
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_size_of_the_configuration_is_limited(
+    host: Path, root: Path, size: int, is_read: bool
+) -> None:
+    put(root / "config.yaml", CONFIG + "#" * (size - len(CONFIG)))
+    assert (layout.CONFIG not in problems(host)) is is_read
+
+
+def test_directory_without_a_kubelet_is_an_error(directory: Path) -> None:
+    with pytest.raises(SnapshotError) as raised:
+        collect(Places.find(directory))
+    root = directory / "var/lib/kubelet"
+    assert str(raised.value) == (
+        f"no kubelet found in {root} and {root}/device-plugins: use --root for its directory, or "
+        "--host for the file system of the node"
+    )
     with pytest.raises(SnapshotError, match="no kubelet found in"):
-        collect(Places.find(tmp_path, root=tmp_path / "none"))
+        collect(Places.find(directory, root=directory / "none"))
 
 
 def test_file_names_may_contain_any_bytes(host: Path, root: Path) -> None:

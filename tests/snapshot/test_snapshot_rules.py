@@ -232,6 +232,11 @@ CASES = {
         Kind.CPU_STATE,
         "the kubelet does not start with cpu_manager_state: CPUs 3 are exclusive and shared",
     ),
+    "cpu-entries-invalid": (
+        evolve(cpu_state=cpu_state(entries={"u-train": {"main": 3}})),
+        Kind.CPU_STATE,
+        "cpu_manager_state cannot be read: entries: expected CPUs by pod and container",
+    ),
     "memory-policy-changed": (
         evolve(config=configured(memoryManagerPolicy="Static")),
         Kind.MEMORY_STATE,
@@ -317,6 +322,19 @@ def test_report_of_a_broken_node():
     snapshot = broken()
     report = "\n".join(lines(Node(snapshot), findings(snapshot)))
     assert f"{report}\n" == (DATA / "report.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        (layout.ALLOCATABLE, f"{GPU}  4              ?            3          g0,g1,g2,g3"),
+        (layout.POD_RESOURCES, f"{GPU}  4              4            ?          g0,g1,g2,g3"),
+        (layout.CHECKPOINT, f"{GPU}  -              4            3          g0,g1,g2,g3"),
+    ],
+)
+def test_unknown_numbers_are_question_marks(name, row):
+    snapshot = without(WHOLE, name, "Permission denied")
+    assert row in list(lines(Node(snapshot), ()))
 
 
 def test_data_of_a_broken_node():
