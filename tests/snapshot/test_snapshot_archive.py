@@ -197,6 +197,20 @@ def test_decompression_stops_at_the_limit(monkeypatch):
     assert most < 8 << 20
 
 
+def test_number_of_files_is_limited():
+    index = {layout.INDEX: b"{}"}
+    most = index | {f"f{number}": b"" for number in range(63)}
+    assert len(unpack(pack(most, 0), "s")) == layout.MAX_MEMBERS
+    with pytest.raises(SnapshotError, match="more than 64 files"):
+        unpack(pack(most | {"one-more": b""}, 0), "s")
+
+
+def test_limits_are_documented():
+    text = PAGE.read_text()
+    assert f"at most {layout.MAX_MEMBERS} regular files" in text
+    assert f"at most {layout.MAX_FILE >> 20} MiB each and {layout.MAX_UNPACKED >> 20} MiB" in text
+
+
 def header(name: bytes, size: bytes) -> bytes:
     """Return a tar header with this size field."""
     data = bytearray(512)
