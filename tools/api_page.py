@@ -31,6 +31,7 @@ PUBLIC = {
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
     "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
+    "devicemanager.snapshot": "snapshots of nodes (reading needs the extra `snapshot`)",
     "devicemanager.plugin.recording": "record and replay calls between a kubelet and its plugins",
     "devicemanager.testing.mock_podresources": "a mock PodResources server",
     "devicemanager.claims": "structured claims",

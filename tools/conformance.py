@@ -1,8 +1,8 @@
-"""``python -m tools.conformance``: the whole matrix of the conformance suite.
+"""``python -m tools.conformance``: run the whole matrix of the conformance suite.
 
-The good plugin passes everything, three times with other seeds; each switch of the breakable
-plugin fails the checks it is meant for, and no other. Ends with one line; exit 0 only if all
-holds. ``--own`` carries out a switch's own checks alone, which takes minutes.
+The good plugin must pass everything, with three seeds. Each switch of the breakable plugin must
+fail its own checks and no others. The last line is a summary; the exit status is 0 only if all
+of this is true. ``--own`` runs only the checks that belong to a switch, which takes 3 minutes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import textwrap
 import time
 from collections.abc import Sequence
 
-# gRPC reads it when it is imported: a plugin that ends would be a line of its own each time.
+# Before gRPC is imported, which reads it once: it would log a line for each plugin that exits.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from devicemanager.conformance import Outcome, Report, Verdict, run, select
-from devicemanager.conformance.reports.text import told
+from devicemanager.conformance.reports.text import explain
 from devicemanager.kubelet.settings import Settings
-from tests.conformance.matrix import CASES, GOOD, Case, broken, limits, subject
+from tests.conformance.matrix import CASES, GOOD, Case, broken, limits, plugin
 
 _SETTINGS = Settings(durability="process", dial_timeout=1.0)
 _SEEDS = (1, 2, 3)
@@ -28,27 +28,27 @@ _BAD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it all and tell what is not as it should be."""
+    """Run the matrix and print what differs from the expectations."""
     options = _parser().parse_args(arguments)
-    chosen = [each for each in CASES if not options.switch or each.switch in options.switch]
+    cases = [each for each in CASES if not options.switch or each.switch in options.switch]
     seeds = () if options.switch else _SEEDS
     begin = time.monotonic()
     reports = [_good(seed) for seed in seeds]
     wrong = sum(len(report.of(*_BAD)) for report in reports) + _changes(reports)
-    wrong += sum(_broken(case, options.own) for case in chosen)
-    verdict = f"{wrong} wrong" if wrong else "all as they should be"
+    wrong += sum(_broken(case, options.own) for case in cases)
+    result = f"{wrong} unexpected results" if wrong else "all as expected"
     print(
-        f"conformance: {len(seeds)} runs of the good plugin, {len(chosen)} switches"
-        f"{', their own checks alone' if options.own else ''}, {verdict}, "
+        f"conformance: {len(seeds)} runs of the good plugin, {len(cases)} switches"
+        f"{' with only their own checks' if options.own else ''}, {result}, "
         f"{time.monotonic() - begin:.0f} s"
     )
     return 1 if wrong else 0
 
 
 def _good(seed: int) -> Report:
-    report = run(subject(*GOOD), select(), limits=limits(), seed=seed, settings=_SETTINGS)
+    report = run(plugin(*GOOD), select(), limits=limits(), seed=seed, settings=_SETTINGS)
     for each in report.of(*_BAD):
-        print(f"good plugin, seed {seed}:\n{_told(each)}")
+        print(f"good plugin, seed {seed}:\n{_explained(each)}")
     if seed == _SEEDS[0]:
         for each in report.verdicts:
             print(f"  {each.check.id} {each.outcome.value:5} {each.seconds:6.2f} s")
@@ -57,7 +57,7 @@ def _good(seed: int) -> Report:
 
 
 def _changes(reports: Sequence[Report]) -> int:
-    """How many checks have another verdict with another seed."""
+    """Print checks with different verdicts for different seeds, and return their number."""
     found = 0
     for verdicts in zip(*(report.verdicts for report in reports), strict=True):
         outcomes = [each.outcome.value for each in verdicts]
@@ -72,30 +72,32 @@ def _broken(case: Case, own: bool) -> int:
     checks = select(wanted if own else ())
     report = run(broken(case), checks, limits=limits(case), settings=_SETTINGS)
     bad = {each.check.id: each for each in report.of(*_BAD)}
-    # Alone they may pass: some fail only for what other checks have done before.
+    # Alone, these may pass: some fail only because of a check that ran before.
     may_pass = {*case.also} - bad.keys() if own else set()
     odd = sorted((bad.keys() ^ wanted) - may_pass)
     outcomes = ", ".join(f"{id_} {each.outcome.value}" for id_, each in bad.items())
-    verdict = f"{outcomes}, {report.seconds:.0f} s"
-    print(f"{'WRONG ' if odd else ''}{case.switch}: {verdict}", flush=True)
+    mark = "WRONG " if odd else ""
+    print(f"{mark}{case.switch}: {outcomes}, {report.seconds:.0f} s", flush=True)
     for id_ in odd:
-        print(_told(bad[id_]) if id_ in bad else f"    {id_} passes", flush=True)
+        print(_explained(bad[id_]) if id_ in bad else f"    {id_} passes", flush=True)
     return 1 if odd else 0
 
 
-def _told(verdict: Verdict) -> str:
-    """With its timeline: what comes once in a hundred runs can be looked into no other way."""
-    return textwrap.indent(told(verdict), "    ")
+def _explained(verdict: Verdict) -> str:
+    # With the timeline: nothing else explains a result that occurs once in a hundred runs.
+    return textwrap.indent(explain(verdict), "    ")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.conformance",
-        description="The good plugin passes all checks, each broken one fails its own alone.",
+        description="Check that the good plugin passes, and that each switch fails its own checks.",
         allow_abbrev=False,
     )
-    parser.add_argument("--own", action="store_true", help="only the checks a switch is for")
-    parser.add_argument("switch", nargs="*", help="these switches alone (default: all)")
+    parser.add_argument(
+        "--own", action="store_true", help="run only the checks that belong to a switch"
+    )
+    parser.add_argument("switch", nargs="*", help="switches to test (default: all)")
     return parser
 
 

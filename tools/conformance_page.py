@@ -1,4 +1,4 @@
-"""``python -m tools.conformance_page``: write docs/conformance-checks.md from the checks."""
+"""``python -m tools.conformance_page``: write docs/conformance-checks.md from checks.toml."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ PAGE = Path(__file__).parents[1] / "docs" / "conformance-checks.md"
 _HEAD = """\
 # Conformance checks
 
-All checks of `devicemanager check`, from the suite itself. [Conformance](conformance.md) says how \
-to run them. MUST: the contract with the kubelet breaks without it. SHOULD: real clusters suffer \
-without it. INFO is reported and never fails. The profile *core* asks for every MUST but those of \
-K and L, *resilient* for these as well, *complete* for every SHOULD, too.
+These are all checks of `devicemanager check`. [Conformance](conformance.md) describes how to run \
+them. If a plugin fails a MUST, it breaks the contract with the kubelet. If it fails a SHOULD, it \
+causes problems in real clusters. INFO is only reported. The profile *core* requires every MUST \
+except those of K and L, *resilient* requires these as well, and *complete* also every SHOULD.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     return "\n".join(_lines())
 
 
 def _lines() -> Iterator[str]:
     yield _HEAD
-    every = all_checks()
-    for letter, (_, heading) in FAMILIES.items():
+    checks = all_checks()
+    for letter, heading in FAMILIES.items():
         yield f"## {letter}: {heading}\n"
-        yield "| id | | what must hold | what is done, and what must be seen | on a node, if not |"
+        yield "| id | | the plugin | steps and expectation | on a node, if it fails |"
         yield "|---|---|---|---|---|"
-        for each in every:
+        for each in checks:
             if each.family == letter:
                 yield _row(each)
         yield ""
     yield "## Limits\n"
-    yield "`--limit NAME=NUMBER`, in seconds unless the name says otherwise:\n"
+    yield "Set a limit with `--limit NAME=NUMBER`; times are in seconds:\n"
     yield "| name | default | with `--thorough` |"
     yield "|---|---|---|"
     quick, thorough = Limits(), Limits.thorough()

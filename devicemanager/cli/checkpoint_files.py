@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from devicemanager.cli.files import STANDARD_INPUT, read_checkpoint
 from devicemanager.cli.options import CommandError
-from devicemanager.cli.snapshot_files import unpacked
+from devicemanager.cli.snapshot import unpacked
 
 if TYPE_CHECKING:
     from checkpoint import Inspection

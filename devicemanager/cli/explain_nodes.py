@@ -42,7 +42,7 @@ def papers(args: argparse.Namespace) -> list[Paper]:
         saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
         inventory = _inventory(args, saved)
         return [Paper(inventory, settings_options.settings_from(args, nodes_of(inventory)), saved)]
-    from devicemanager.cli.snapshot_files import load_snapshot
+    from devicemanager.cli.snapshot import load_snapshot
 
     snapshot = load_snapshot(args.snapshot)
     from devicemanager.cli.offline_snapshot import SnapshotNode

@@ -20,7 +20,7 @@ from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.core.topology import NumaTopology
 from devicemanager.core.topology.numa import MAX_NODE_ID
-from devicemanager.snapshot.errors import SnapshotError
+from devicemanager.snapshot import SnapshotError
 from devicemanager.snapshot.kubeletconfig import Alignment
 from devicemanager.snapshot.node import Node
 from devicemanager.snapshot.statefiles import (

@@ -50,7 +50,7 @@ def names(args: argparse.Namespace, file: CheckpointFile, saved: Checkpoint) -> 
         return _from_socket(args.socket, saved)
     snapshot = file.snapshot
     if args.snapshot is not None:
-        from devicemanager.cli.snapshot_files import load_snapshot
+        from devicemanager.cli.snapshot import load_snapshot
 
         snapshot = load_snapshot(args.snapshot)
     if snapshot is None:

@@ -1,4 +1,4 @@
-"""``devicemanager snapshot``: a node as it is, in one file, and what is wrong with it."""
+"""``devicemanager snapshot``: collect what a node knows about its devices, and show problems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import files
-from devicemanager.cli.options import CommandError, CommandParser, add_format, command
+from devicemanager.cli.options import (
+    CommandError,
+    CommandParser,
+    add_format,
+    command,
+    not_installed,
+)
 from devicemanager.cli.output import clean, failures, print_json
 
 if TYPE_CHECKING:
@@ -16,23 +22,23 @@ if TYPE_CHECKING:
     from devicemanager.snapshot import Snapshot
 
 _DESCRIPTION = """\
-Read what a node's kubelet, its plugins and its files say of devices, and put it in one archive.
-Nothing is changed: files are read, PodResources is asked twice, and each socket is connected to
-and left at once. What may not be read is said, here and in the archive.
+Collect what a node knows about its devices in one archive. Nothing is changed: files are read,
+two PodResources calls are made, and each socket is connected to and closed at once. Parts that
+cannot be read are named, here and in the archive.
 """
 _EPILOG = """\
 examples:
   %(prog)s -o node.tar.gz                 on the node
   %(prog)s --host /host -o node.tar.gz    where the node's file system is mounted at /host
-  %(prog)s --root ./node -o node.tar.gz   of a mock kubelet
+  %(prog)s --root ./node -o node.tar.gz   for a mock kubelet
   %(prog)s show node.tar.gz               anywhere
 """
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the subcommand and its own subcommand."""
+    """Add ``devicemanager snapshot`` and ``devicemanager snapshot show``."""
     parser = command(
-        subparsers, "snapshot", _take, "put what a node says in one file", _DESCRIPTION
+        subparsers, "snapshot", _take, "collect a node's device state in one file", _DESCRIPTION
     )
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -42,58 +48,59 @@ def add(subparsers: Subparsers) -> None:
         "--output",
         dest="archive",
         metavar="FILE",
-        help="a new file for the archive; - for standard output (default: a name made of the "
-        "node's and the time)",
+        help="new file for the archive; - for standard output (default: a name with the node's "
+        "name and the time)",
     )
     _add_places(parser)
-    # By default an action's own usage would begin with the one above.
+    # With an explicit prog, because the usage of an action would begin with the usage above.
     actions = parser.add_subparsers(metavar="ACTION", prog=parser.prog, parser_class=CommandParser)
     show = command(
         actions,
         "show",
         _show,
-        "say what is wrong on a node, and what to do: 0 if nothing is, 1 if something is",
+        "list problems and fixes; exit status 0 if there are none, else 1",
     )
     show.add_argument(
-        "file", metavar="FILE", type=files.file_name, help="a snapshot; - for standard input"
+        "file", metavar="FILE", type=files.file_name, help="snapshot archive; - for standard input"
     )
     add_format(show, "text", "json")
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("where things are, as seen from here")
+    group = parser.add_argument_group("paths on this machine")
     group.add_argument(
         "--host",
         metavar="DIR",
         type=files.directory,
         default="/",
-        help="the root of the node's file system (default: /)",
+        help="root of the node's file system (default: /)",
     )
     group.add_argument(
         "--root",
         metavar="DIR",
         type=files.directory,
-        help="the kubelet's directory, of a mock kubelet for one (default: that of the kubelet "
-        "that runs, or var/lib/kubelet)",
+        help="directory of the kubelet, for example of a mock kubelet (default: that of the "
+        "running kubelet, or var/lib/kubelet)",
     )
     group.add_argument(
         "--plugin-dir",
         metavar="DIR",
         type=files.directory,
-        help="where plugins register (default: var/lib/kubelet/device-plugins, below --root "
-        "device-plugins)",
+        help="directory where plugins register (default: var/lib/kubelet/device-plugins; with "
+        "--root, device-plugins in it)",
     )
     group.add_argument(
         "--kubelet-config",
         metavar="FILE",
-        help="the kubelet's configuration (default: that of the kubelet that runs, or config.yaml "
-        "in its directory)",
+        help="configuration file of the kubelet (default: that of the running kubelet, or "
+        "config.yaml in its directory)",
     )
 
 
 def _take(args: argparse.Namespace) -> int:
     from devicemanager.snapshot import Places, archive, collect
 
+    # Absolute, because the archive names them and is read elsewhere.
     root, plugin_dir, config = (
         None if each is None else Path(each).absolute()
         for each in (args.root, args.plugin_dir, args.kubelet_config)
@@ -101,7 +108,7 @@ def _take(args: argparse.Namespace) -> int:
     snapshot = collect(Places.find(Path(args.host), root, plugin_dir, config))
     name = args.archive or _name(snapshot)
     _write(name, archive(snapshot))
-    _tell(name, snapshot)
+    _print_summary(name, snapshot)
     return 0
 
 
@@ -114,33 +121,34 @@ def _write(name: str, data: bytes) -> None:
     if name == files.STANDARD_INPUT:
         stream = getattr(sys.stdout, "buffer", None)
         if stream is None or sys.stdout.isatty():
-            raise CommandError("-o -: the archive is not for a terminal: give a file or a pipe")
+            raise CommandError("-o -: standard output is a terminal: use a file or a pipe")
         stream.write(data)
         return
-    # Not readable for others: what plugins answered may be nobody's business.
+    # With mode 0600: the responses of plugins in it may contain secrets.
     files.write_new(name, data)
 
 
-def _tell(name: str, snapshot: Snapshot) -> None:
+def _print_summary(name: str, snapshot: Snapshot) -> None:
+    # Standard output may be the archive itself.
     stream = sys.stderr if name == files.STANDARD_INPUT else sys.stdout
     problems = [
         f"{part.source}: {part.problem}: not in the snapshot"
         for part in snapshot.parts
         if part.problem is not None and not part.absent
     ]
-    for text in dict.fromkeys(problems):  # one source may be asked for several parts
+    for text in dict.fromkeys(problems):  # several parts may have the same source
         print(f"devicemanager: warning: {clean(text)}", file=sys.stderr)
     read = sum(part.problem is None for part in snapshot.parts)
     absent = [part.name for part in snapshot.parts if part.absent]
-    there = f"; not on this node: {', '.join(absent)}" if absent else ""
-    shown = f"; `devicemanager snapshot show {name}` shows it"
-    line = f"{name}: {read} of {len(snapshot.parts)} parts{there}"
-    print(clean(line + ("" if name == files.STANDARD_INPUT else shown)), file=stream)
+    line = f"{name}: {read} of {len(snapshot.parts)} parts"
+    if absent:
+        line += f"; not on this node: {', '.join(absent)}"
+    if name != files.STANDARD_INPUT:
+        line += f"; to show it: devicemanager snapshot show {name}"
+    print(clean(line), file=stream)
 
 
 def _show(args: argparse.Namespace) -> int:
-    from devicemanager.cli.snapshot_files import load_snapshot
-
     with failures(args.output, "snapshot-report", file=args.file):
         snapshot = load_snapshot(args.file)
         from devicemanager.snapshot import report
@@ -155,3 +163,19 @@ def _show(args: argparse.Namespace) -> int:
         for line in report.lines(node, found):
             print(line)
     return 1 if any(each.severity is not Severity.NOTE for each in found) else 0
+
+
+def load_snapshot(file: str) -> Snapshot:
+    """Read an archive; ``-`` is standard input. Raises CommandError, SnapshotError and OSError."""
+    from devicemanager.snapshot import layout
+
+    return unpacked(files.read_file(file, layout.MAX_PACKED), file)
+
+
+def unpacked(data: bytes, name: str) -> Snapshot:
+    """Return the snapshot in an archive. Raises CommandError and SnapshotError."""
+    try:
+        from devicemanager.snapshot.reading import read_snapshot
+    except ModuleNotFoundError as error:
+        raise CommandError(not_installed(error, "snapshot")) from None
+    return read_snapshot(data, name)

@@ -1,4 +1,4 @@
-"""Calls to a plugin that no kubelet would make, or not at that moment."""
+"""The suite's own calls to a plugin: those that a kubelet would not make, or not at that time."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 __all__ = ["CallFailed", "ListStream", "PluginClient", "rejection"]
 
 _SECONDS = 30.0
-_ON_ITS_WAY_SECONDS = 0.02
+# Long enough that the request has arrived, short enough that most plugins still work on it.
+_IN_FLIGHT_SECONDS = 0.02
+# No limit for received lists: W10 reports those that are too large for a kubelet.
 _OPTIONS = (*sockets.CHANNEL_OPTIONS, ("grpc.max_receive_message_length", -1))
 
 
 class CallFailed(Exception):
-    """A call that the plugin did not answer with a message."""
+    """A call that failed."""
 
     def __init__(self, rpc: str, error: grpc.RpcError) -> None:
-        known = isinstance(error, grpc.Call)
-        self.code = error.code().name if known else "UNKNOWN"
-        self.details = (error.details() or "") if known else str(error)
-        super().__init__(f"{rpc} ended with {self.code}: {self.details}")
+        has_status = isinstance(error, grpc.Call)
+        self.code = error.code().name if has_status else "UNKNOWN"
+        self.details = (error.details() or "") if has_status else str(error)
+        super().__init__(f"{rpc} failed with {self.code}: {self.details}")
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody answered, as opposed to an answer that is an error."""
+        """True if the plugin did not respond at all, not even with an error."""
+        # These codes come from the client's side. A plugin that rejects a call uses another one.
         return self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
 
 def rejection(call: Callable[[], object], what: str = "") -> CallFailed | None:
-    """Make a call that the plugin may reject. Returns the error that it answered with, None if
-    it took the call; raises Failed, with ``what`` before the reason, if nobody answered."""
+    """Make a call that the plugin may reject. Return its error, or None if the call succeeded.
+    Raises Failed, with ``what`` before the reason, if the plugin did not respond."""
     try:
         call()
     except CallFailed as error:
@@ -55,14 +58,15 @@ def _lost(text: str) -> CallFailed:
 
 
 class ListStream:
-    """An open ListAndWatch stream; ``close`` cancels it."""
+    """Open ListAndWatch stream."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
 
     def next(self, seconds: float = _SECONDS) -> dp.ListAndWatchResponse:
-        """The next list. Raises CallFailed when the stream ends, and when nothing comes: the
-        stream is cancelled then."""
+        """Return the next device list. Raises CallFailed if the stream ends, or after the timeout,
+        which cancels the stream."""
+        # A stream has one deadline for all of its messages, so each gets a timer instead.
         is_late = threading.Event()
 
         def give_up() -> None:
@@ -74,10 +78,10 @@ class ListStream:
         try:
             message: dp.ListAndWatchResponse = next(self._call)
         except StopIteration:
-            raise _lost("the plugin ended it") from None
+            raise _lost("the plugin ended the stream") from None
         except grpc.RpcError as error:
             if is_late.is_set():
-                raise _lost(f"no list came within {seconds:g} s") from None
+                raise _lost(f"no device list within {seconds:g} s") from None
             raise CallFailed("ListAndWatch", error) from None
         finally:
             timer.cancel()
@@ -89,39 +93,39 @@ class ListStream:
 
 
 class PluginClient:
-    """A connection of its own to a plugin's socket."""
+    """Connection to a plugin's socket. Each method makes the call of its name."""
 
     def __init__(self, path: Path) -> None:
         self._channel = grpc.insecure_channel(sockets.target(path), _OPTIONS)
         self._stub = dp_grpc.DevicePluginStub(self._channel)
 
     def options(self, seconds: float = _SECONDS) -> dp.DevicePluginOptions:
-        """GetDevicePluginOptions. Raises CallFailed, as all calls do."""
+        """Call GetDevicePluginOptions. Raises CallFailed, like all calls."""
         options: dp.DevicePluginOptions = self._call("GetDevicePluginOptions", dp.Empty(), seconds)
         return options
 
     def allocate(
         self, *containers: Iterable[str], seconds: float = _SECONDS
     ) -> dp.AllocateResponse:
-        """Allocate with the device ids of each container."""
+        """Call Allocate with the device IDs of each container."""
         requests = [dp.ContainerAllocateRequest(devices_ids=list(ids)) for ids in containers]
         message = dp.AllocateRequest(container_requests=requests)
-        answer: dp.AllocateResponse = self._call("Allocate", message, seconds)
-        return answer
+        response: dp.AllocateResponse = self._call("Allocate", message, seconds)
+        return response
 
     def abandon_allocate(self, ids: Iterable[str]) -> None:
-        """Send Allocate and close the connection while the plugin works on it, or has just
-        answered."""
+        """Call Allocate, and close the connection while the plugin works on the call."""
         request = dp.ContainerAllocateRequest(devices_ids=list(ids))
         call = self._stub.Allocate.future(dp.AllocateRequest(container_requests=[request]))
-        time.sleep(_ON_ITS_WAY_SECONDS)
+        time.sleep(_IN_FLIGHT_SECONDS)
         call.cancel()
         self.close()
 
     def preferred(
         self, *containers: tuple[Sequence[str], Sequence[str], int], seconds: float = _SECONDS
     ) -> list[list[str]]:
-        """GetPreferredAllocation with (available, must include, size) of each container."""
+        """Call GetPreferredAllocation with available IDs, IDs that must be included and size, for
+        each container."""
         requests = [
             dp.ContainerPreferredAllocationRequest(
                 available_deviceIDs=available, must_include_deviceIDs=must, allocation_size=size
@@ -129,20 +133,20 @@ class PluginClient:
             for available, must, size in containers
         ]
         message = dp.PreferredAllocationRequest(container_requests=requests)
-        answer = self._call("GetPreferredAllocation", message, seconds)
-        return [list(each.deviceIDs) for each in answer.container_responses]
+        response = self._call("GetPreferredAllocation", message, seconds)
+        return [list(each.deviceIDs) for each in response.container_responses]
 
     def pre_start(self, ids: Iterable[str], seconds: float = _SECONDS) -> None:
-        """PreStartContainer."""
+        """Call PreStartContainer."""
         message = dp.PreStartContainerRequest(devices_ids=list(ids))
         self._call("PreStartContainer", message, seconds)
 
     def watch(self) -> closing[ListStream]:
-        """Another ListAndWatch stream, for a with block, at whose end it is cancelled."""
+        """Open a ListAndWatch stream for a with block, which cancels it at its end."""
         return closing(ListStream(self._stub.ListAndWatch(dp.Empty())))
 
     def raw(self, method: str, request: bytes, seconds: float = _SECONDS) -> bytes:
-        """Any method, such as ``/v1beta1.DevicePlugin/Allocate``, with any bytes."""
+        """Call any method, such as ``/v1beta1.DevicePlugin/Allocate``, with any bytes."""
         call = self._channel.unary_unary(
             method, request_serializer=bytes, response_deserializer=bytes
         )
@@ -152,11 +156,12 @@ class PluginClient:
             raise CallFailed(method.rpartition("/")[2], error) from None
 
     def close(self) -> None:
-        """Close the connection; streams on it end."""
+        """Close the connection, and with it its streams."""
         self._channel.close()
 
     def _call(self, rpc: str, request: Any, seconds: float) -> Any:
         try:
+            # Waits for the connection: a plugin that has just registered may not accept it yet.
             return getattr(self._stub, rpc)(request, timeout=seconds, wait_for_ready=True)
         except grpc.RpcError as error:
             raise CallFailed(rpc, error) from None

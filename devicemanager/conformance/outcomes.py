@@ -1,4 +1,4 @@
-"""How a check can end, and how much that matters."""
+"""Values of the suite: how a check begins and ends, and how much it matters."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = [
 
 
 class CheckError(DeviceManagerError):
-    """The suite cannot run like this: a wrong option, or a plugin that never comes up. The text
-    is for the user."""
+    """The suite cannot run: an invalid option, or a plugin that never registers. The text is for
+    the user."""
 
 
 class Severity(StrEnum):
     """How much a check matters."""
 
     MUST = "MUST"
-    """The contract with the kubelet breaks without it."""
+    """Without it, the contract with the kubelet is broken."""
     SHOULD = "SHOULD"
-    """Real clusters suffer without it."""
+    """Without it, real clusters have problems."""
     INFO = "INFO"
-    """It is reported and never fails."""
+    """Reported, but never a failure."""
 
 
 class Outcome(StrEnum):
-    """What came of a check."""
+    """Result of a check."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -46,26 +46,29 @@ class Outcome(StrEnum):
     SKIP = "skip"
     WAIVED = "waived"
     ERROR = "error"
-    """The suite itself could not carry it out."""
+    """The suite itself could not run the check."""
 
 
 class Scene(StrEnum):
-    """What a check finds when it begins."""
+    """State in which a check begins."""
 
     REGISTERED = "registered"
-    """A kubelet and a registered plugin that other checks use as well, one after another."""
+    """A kubelet and a registered plugin, shared with other checks that run one after another."""
     IDLE = "idle"
-    """A kubelet and a plugin that have been left alone for ``Limits.idle_seconds``."""
+    """A kubelet and a plugin that have been idle for ``Limits.idle_seconds``."""
     OWN = "own"
-    """Nothing: the check starts what it needs, for itself alone."""
+    """Nothing is started: the check starts what it needs, and shares it with no other check."""
 
 
 class Profile(StrEnum):
-    """Which checks a plugin has to pass to bear a badge."""
+    """Set of checks that a plugin must pass to earn a badge."""
 
     CORE = "core"
+    """Every MUST of R, W, T, O, A, P and S."""
     RESILIENT = "resilient"
+    """Core, and every MUST of K and L."""
     COMPLETE = "complete"
+    """Every MUST and every SHOULD."""
 
 
 class Failed(AssertionError):
@@ -73,11 +76,11 @@ class Failed(AssertionError):
 
 
 class Warned(AssertionError):
-    """The plugin does what it must, but not well. The text says what was seen."""
+    """The plugin meets the requirement, but barely. The text says what was seen."""
 
 
 class Skipped(Exception):
-    """The check does not apply to this plugin, or cannot be made here. The text says why."""
+    """The check does not apply to this plugin, or cannot run here. The text says why."""
 
 
 @attrs.frozen

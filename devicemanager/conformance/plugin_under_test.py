@@ -1,4 +1,4 @@
-"""The plugin under test: how to start it, and how to touch its devices."""
+"""The plugin under test: how to start it, and the user's hooks for its devices."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from devicemanager.core.printable import printable
 __all__ = ["HOOKS", "Hook", "PluginUnderTest"]
 
 HOOKS = {
-    "break-device": "makes the device {id} unhealthy, or takes it away",
-    "mend-device": "makes the device {id} healthy again",
+    "break-device": "makes the device {id} unhealthy, or removes it",
+    "recover-device": "makes the device {id} healthy again",
     "add-device": "adds a device",
-    "remove-device": "takes the device {id} away",
+    "remove-device": "removes the device {id}",
     "prepare": "runs before each start of the plugin",
-    "cleanup": "runs after each end of the plugin",
+    "cleanup": "runs after each exit of the plugin",
     "misconfigure": "breaks the plugin's configuration before a start",
 }
-"""Each hook and what it does, for people."""
+"""Purpose of each hook, by name."""
 
 Hook = str | Callable[[Mapping[str, str]], object]
 """A shell command with placeholders, or a function that gets their values: ``id``, ``pid``,
@@ -34,90 +34,91 @@ Hook = str | Callable[[Mapping[str, str]], object]
 
 _HOOK_SECONDS = 30.0
 _PLACEHOLDERS = ("{plugin_dir}", "{kubelet_socket}", "{root}")
-"""What stands for the kubelet's paths in a command and its environment."""
+"""Placeholders for the kubelet's paths in the command and in environment variables."""
 
 
 def _as_command(command: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     if isinstance(command, str):
-        raise CheckError(f"a command is a list of words, not the text {command!r}")
+        raise CheckError(f"invalid command {command!r}: expected a list of words")
     if not command:
-        raise CheckError("the plugin's command is missing: give it after --")
+        raise CheckError("the plugin's command is missing: add it after --")
     return tuple(os.fspath(word) for word in command)
 
 
 def _as_hooks(hooks: Mapping[str, Hook]) -> dict[str, Hook]:
     for name in hooks:
         if name not in HOOKS:
-            raise CheckError(f"there is no hook {name!r}: choose from {', '.join(HOOKS)}")
+            raise CheckError(f"unknown hook {name!r}: use one of {', '.join(HOOKS)}")
     return dict(hooks)
 
 
 def _as_names(names: Iterable[str]) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise CheckError(f"resources are a list of names, not the text {names!r}")
-    found = tuple(names)
-    for name in found:
+        raise CheckError(f"invalid resources {names!r}: expected a list of names")
+    checked = tuple(names)
+    for name in checked:
         if not isinstance(name, str) or not is_extended_resource_name(name):
             raise CheckError(
-                f"no plugin can register {name!r}: a resource is named with its domain, "
-                "such as vendor.com/gpu"
+                f"invalid resource {name!r}: use a name with a domain, such as vendor.com/gpu"
             )
-    return found
+    return checked
 
 
 @attrs.frozen(kw_only=True)
 class PluginUnderTest:
-    """A plugin that the suite starts, stops and restarts as its checks need. Raises
-    CheckError for values that cannot be."""
+    """Plugin that the suite starts, stops and restarts. Raises CheckError for invalid values."""
 
     command: tuple[str, ...] = attrs.field(converter=_as_command)
-    """The plugin's command; ``{plugin_dir}``, ``{kubelet_socket}`` and ``{root}`` stand for the
-    paths of the kubelet that it is to find."""
+    """The plugin's command. ``{plugin_dir}``, ``{kubelet_socket}`` and ``{root}`` are replaced by
+    the kubelet's paths."""
     env: Mapping[str, str] = attrs.field(factory=dict)
-    """Added to the environment, with the same placeholders."""
+    """Additional environment variables, with the same placeholders."""
     cwd: str | os.PathLike[str] | None = None
     at_node_paths: bool = False
-    """Whether it finds the kubelet under ``/var/lib/kubelet``, in a private mount namespace."""
+    """True if the plugin must find the kubelet under ``/var/lib/kubelet``; it then runs in a
+    private mount namespace."""
     restart: Literal["never", "always"] = "never"
-    """``always``: it is started again whenever it ends, as a DaemonSet's container is."""
+    """``always``: start the plugin again whenever it exits, like a DaemonSet."""
     hooks: Mapping[str, Hook] = attrs.field(factory=dict, converter=_as_hooks)
     resources: tuple[str, ...] = attrs.field(default=(), converter=_as_names)
-    """The resources it serves. Empty: what it registers in the first
-    ``Limits.settle_seconds`` after its first registration."""
+    """Resources of the plugin. If empty: those that it registers, until there is no new one for
+    ``Limits.settle_seconds``."""
 
     @property
     def name(self) -> str:
-        """The command's file name."""
+        """File name of the command."""
         return Path(self.command[0]).name
 
     @property
     def advice(self) -> str:
-        """What to look at if nothing comes from the plugin, by how it finds the kubelet."""
+        """Advice for a plugin that does not register, depending on how it finds the kubelet."""
         if self.at_node_paths:
-            return "it should look for kubelet.sock in /var/lib/kubelet/device-plugins"
-        for what, words in (("command", self.command), ("environment", self.env.values())):
-            if any(each in word for each in _PLACEHOLDERS for word in words):
-                return f"it should look for kubelet.sock where its {what} says"
+            return "it should use kubelet.sock in /var/lib/kubelet/device-plugins"
+        for source, words in (("command", self.command), ("environment", self.env.values())):
+            if any(placeholder in word for placeholder in _PLACEHOLDERS for word in words):
+                return f"it should use kubelet.sock in the directory from its {source}"
         return (
-            "only DEVICE_PLUGIN_DIRECTORY tells it where: give it {plugin_dir} in its command or "
-            "in --env, or use --at-node-paths if it has the path of a node built in"
+            "only DEVICE_PLUGIN_DIRECTORY names the directory: use {plugin_dir} in the command or "
+            "in --env, or --at-node-paths if the plugin has a fixed path"
         )
 
     def has(self, hook: str) -> bool:
-        """Whether there is such a hook."""
+        """Return True if the hook is defined."""
         return hook in self.hooks
 
     def call(self, hook: str, values: Mapping[str, str]) -> None:
-        """Run a hook. Raises Failed with its last lines if it fails."""
+        """Run a hook if it is defined. Raises Failed with its last output if it fails."""
         action = self.hooks.get(hook)
         if action is None:
             return
         if callable(action):
             try:
                 action(values)
-            except Exception as error:  # as a command that fails: the plugin may have ended
+            except Exception as error:
+                # Not a bug of the suite: such a hook often fails because the plugin has exited.
                 raise Failed(f"hook {hook} failed: {type(error).__name__}: {error}") from error
             return
+        # Quoted: a device ID comes from the plugin, and could contain shell syntax.
         command = action
         for name, value in values.items():
             command = command.replace(f"{{{name}}}", shlex.quote(value))
@@ -125,13 +126,17 @@ class PluginUnderTest:
             done: subprocess.CompletedProcess[Any] = subprocess.run(
                 ["sh", "-c", command],
                 cwd=self.cwd,
+                # A hook that asks a question would hang, and in CI nothing answers.
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 timeout=_HOOK_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise Failed(f"hook {hook} did not end in {_HOOK_SECONDS:g} s: {command}") from None
+            raise Failed(f"hook {hook} still runs after {_HOOK_SECONDS:g} s: {command}") from None
         if done.returncode != 0:
-            said = printable(done.stdout.decode(errors="replace").strip()[-500:]) or "no output"
-            raise Failed(f"hook {hook} ended with status {done.returncode}: {command}: {said}")
+            printed = printable(done.stdout.decode(errors="replace").strip()[-500:])
+            raise Failed(
+                f"hook {hook} failed with status {done.returncode}: {command}: "
+                f"{printed or 'no output'}"
+            )

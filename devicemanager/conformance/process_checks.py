@@ -1,4 +1,8 @@
-"""What a plugin's processes use, measured from outside."""
+"""Resource use of processes, measured from outside. Needs psutil.
+
+A plugin may be a shell script with children, so every number is a sum over the process and its
+descendants.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,17 @@ from pathlib import Path
 import attrs
 import psutil
 
+from devicemanager.conformance.limits import Limits
+
 __all__ = ["Usage", "cpu_seconds", "goroutines_in", "is_go", "listening_ports", "usage"]
 
 _GO_BUILD_INFO = b"\xff Go buildinf:"
-"""What every Go program has in a section of its own (debug/buildinfo)."""
+"""Start of a section that every Go program has (debug/buildinfo)."""
 
 
 @attrs.frozen
 class Usage:
-    """The sum over a process and its descendants."""
+    """Resources that a process and its descendants use."""
 
     descriptors: int
     threads: int
@@ -32,6 +38,21 @@ class Usage:
     """Listening unix sockets."""
     processes: int
 
+    def has_more_handles(self, before: Usage, limits: Limits) -> bool:
+        """Return True if there are more descriptors or threads than the limits allow."""
+        return (
+            self.descriptors > before.descriptors + limits.extra_descriptors
+            or self.threads > before.threads + limits.extra_threads
+        )
+
+    def has_leaked(self, before: Usage, limits: Limits) -> bool:
+        """Return True if any resource has grown by more than the limits allow."""
+        return (
+            self.has_more_handles(before, limits)
+            or self.unix_listeners > before.unix_listeners
+            or not limits.allow_memory(before.memory, self.memory)
+        )
+
     def __str__(self) -> str:
         return (
             f"{self.descriptors} descriptors, {self.threads} threads, "
@@ -41,8 +62,9 @@ class Usage:
 
 
 def usage(pid: int) -> Usage:
-    """What the process and its descendants use now; all 0 if it has ended."""
+    """Return the current use; all numbers are 0 if the process has exited."""
     descriptors = threads = memory = inotify = listeners = processes = 0
+    # Once for all processes: the table can be long.
     listening = _listening_inodes()
     for process in _family(pid):
         with contextlib.suppress(psutil.Error):
@@ -57,8 +79,7 @@ def usage(pid: int) -> Usage:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of the process and its descendants so far, children that ended and were
-    waited for included."""
+    """Return the CPU time so far, including that of children that were waited for."""
     total = 0.0
     for process in _family(pid):
         with contextlib.suppress(psutil.Error):
@@ -68,20 +89,20 @@ def cpu_seconds(pid: int) -> float:
 
 
 def listening_ports(pid: int) -> list[str]:
-    """TCP addresses that the process and its descendants listen on, as ``address:port``."""
-    found = set()
+    """Return the TCP addresses on which it listens, as ``address:port``."""
+    ports = set()
     for process in _family(pid):
         with contextlib.suppress(psutil.Error):
             for connection in process.net_connections("tcp"):
                 if connection.status == psutil.CONN_LISTEN and connection.laddr:
-                    found.add(f"{connection.laddr.ip}:{connection.laddr.port}")
-    return sorted(found)
+                    ports.add(f"{connection.laddr.ip}:{connection.laddr.port}")
+    return sorted(ports)
 
 
 def is_go(pid: int) -> bool:
-    """Whether the process runs a Go program."""
+    """Return True if the process runs a Go program."""
     try:
-        with open(f"/proc/{pid}/exe", "rb") as file:  # noqa: PTH123 - no path of a file system
+        with open(f"/proc/{pid}/exe", "rb") as file:  # noqa: PTH123  # a link that must not be resolved
             program = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             return program.find(_GO_BUILD_INFO) >= 0
     except (OSError, ValueError):
@@ -89,16 +110,17 @@ def is_go(pid: int) -> bool:
 
 
 def goroutines_in(lines: list[str], method: str) -> int | None:
-    """How many goroutines of a Go program were in ``method`` when it wrote its stacks; None if
-    this is no such output."""
+    """Count the goroutines in ``method`` in the stacks that a Go program prints on SIGQUIT. Return
+    None for other output."""
     if not any(line.startswith("goroutine ") for line in lines):
         return None
     inside = count = 0
     for line in lines:
+        # A header line per goroutine, then two lines per frame: the function; the file, indented.
         if line.startswith("goroutine "):
             inside = 1
         elif inside and f".{method}(" in line and not line.startswith(("\t", "created by")):
-            # A handler has one frame of the service's own and one of generated code.
+            # Only once per goroutine: a handler has a frame in generated code, too.
             count, inside = count + 1, 0
     return count
 
@@ -115,22 +137,22 @@ def _links(pid: int) -> Iterator[str]:
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                yield os.readlink(entry)  # noqa: PTH115 - the text, not a path
+                yield os.readlink(entry)  # noqa: PTH115  # may not be a path
 
 
 _ACCEPTS = 0x10000
 """``__SO_ACCEPTCON`` in the flags of /proc/net/unix."""
 
+# The whole line must match: a path can contain line breaks, and then part of it looks like a line.
 _UNIX_SOCKET = re.compile(
     r"^[0-9A-F]+: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +(\d+)(?: |$)",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A line of /proc/net/unix: flags and inode (unix_seq_show of Linux)."""
+"""A line of /proc/net/unix, with flags and inode (unix_seq_show of Linux)."""
 
 
 def _listening_inodes() -> frozenset[str]:
-    """Inodes of the machine's listening unix sockets. A socket's path may have line ends, which
-    stand there as they are, so that not every line is one of a socket."""
+    """Return the listening unix sockets of this machine, as links in /proc/PID/fd show them."""
     table = ""
     with contextlib.suppress(OSError):
         table = Path("/proc/net/unix").read_text(errors="replace")

@@ -1,25 +1,30 @@
-"""The checks as tests: one for each."""
+"""The checks as pytest tests, one for each."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 
 import attrs
 
+from devicemanager.conformance.checks import select
 from devicemanager.conformance.limits import Limits
-from devicemanager.conformance.model import Check
 from devicemanager.conformance.outcomes import CheckError, Outcome
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
-from devicemanager.conformance.registry import select
-from devicemanager.conformance.reports.text import told
+from devicemanager.conformance.registry import Check
+from devicemanager.conformance.reports.text import explain
 from devicemanager.conformance.runner import FIRST, run
 from devicemanager.conformance.waivers import Waivers
 
-__all__ = ["pytest_checks"]
+__all__ = ["ConformanceWarning", "pytest_checks"]
+
+
+class ConformanceWarning(UserWarning):
+    """A plugin passes a check with a warning."""
 
 
 def pytest_checks(
-    subject: PluginUnderTest,
+    plugin: PluginUnderTest,
     *,
     only: Iterable[str] = (),
     skip: Iterable[str] = (),
@@ -27,48 +32,43 @@ def pytest_checks(
     seed: int = 1,
     waivers: Waivers | None = None,
 ) -> Callable[..., None]:
-    """One test for each check: assign it to a name that begins with ``test_``.
+    """Return a parametrized test, one case per check; assign it to a name that starts with
+    ``test_``.
 
-    A check that fails fails its test, one that does not apply skips it, a warning is shown as
-    such. Each starts the plugin anew. Raises CheckError for a check that there is not.
+    A failed check fails its test, one that does not apply skips it, a warning is a
+    ConformanceWarning. Each test starts the plugin again. Raises CheckError for unknown checks.
     """
-    import pytest
+    import pytest  # here, because the package can be used without pytest
 
-    chosen = select(only, skip)
-    marks = [pytest.param(each, id=each.id) for each in chosen]
-    resources = subject.resources
-    never_came, registers = "", True
+    cases = [pytest.param(each, id=each.id) for each in select(only, skip)]
+    # The tests share what the first ones have learned, so that no test waits for it again: the
+    # resources, or that there are none, or that the plugin does not register.
+    resources = plugin.resources
+    error_of_all, registers = "", True
 
-    @pytest.mark.parametrize("check", marks)
+    @pytest.mark.parametrize("check", cases)
     def test(check: Check) -> None:
-        nonlocal resources, never_came, registers
-        # What the first tests have waited for in vain, the others need not wait for again.
-        if never_came:
-            raise CheckError(never_came)
-        if not registers and not check.unregistered:
+        nonlocal resources, error_of_all, registers
+        if error_of_all:
+            raise CheckError(error_of_all)
+        if not registers and check.needs_registration:
             pytest.skip(f"the plugin does not register: see {FIRST}")
-        known = attrs.evolve(subject, resources=resources)
+        known = attrs.evolve(plugin, resources=resources)
         try:
             report = run(known, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)
         except CheckError as error:
-            never_came = str(error)
+            error_of_all = str(error)
             raise
-        resources = report.resources  # found out by the first test, at the cost of a start
+        resources = report.resources
         [verdict] = report.verdicts
         registers = registers and (check.id, verdict.outcome) != (FIRST, Outcome.FAIL)
         match verdict.outcome:
             case Outcome.SKIP | Outcome.WAIVED:
                 pytest.skip(verdict.seen)
             case Outcome.WARN:
-                import warnings
-
                 warnings.warn(ConformanceWarning(f"{check.id}: {verdict.seen}"), stacklevel=1)
             case Outcome.FAIL | Outcome.ERROR:
-                pytest.fail(told(verdict), pytrace=False)
+                pytest.fail(explain(verdict), pytrace=False)
 
-    checked: Callable[..., None] = test
-    return checked
-
-
-class ConformanceWarning(UserWarning):
-    """A plugin does what it must, but not well."""
+    checks: Callable[..., None] = test
+    return checks

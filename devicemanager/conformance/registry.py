@@ -1,36 +1,99 @@
-"""All checks, by id."""
+"""What a check is: a row of ``checks.toml`` joined with the function that runs it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from devicemanager.conformance.links import addresses
-from devicemanager.conformance.model import Check
-from devicemanager.conformance.outcomes import CheckError, Scene, Severity
+import attrs
+
+from devicemanager.conformance.outcomes import Profile, Scene, Severity
 
 if TYPE_CHECKING:
     from devicemanager.conformance.check_run import CheckRun
 
-__all__ = ["FAMILIES", "all_checks", "check", "select"]
+__all__ = ["FAMILIES", "Check", "CheckFunction", "addresses", "builtin", "check", "ids"]
 
 FAMILIES = {
-    "R": ("registration", "Registration"),
-    "K": ("restarts", "Restarts and upgrades"),
-    "W": ("listandwatch", "ListAndWatch"),
-    "T": ("topology", "Topology"),
-    "O": ("options", "Options"),
-    "A": ("allocate", "Allocate"),
-    "P": ("preference", "GetPreferredAllocation"),
-    "S": ("prestart", "PreStartContainer"),
-    "L": ("lifecycle", "Life cycle and hygiene"),
+    "R": "Registration",
+    "K": "Restarts and upgrades",
+    "W": "ListAndWatch",
+    "T": "Topology",
+    "O": "Options",
+    "A": "Allocate",
+    "P": "GetPreferredAllocation",
+    "S": "PreStartContainer",
+    "L": "Life cycle and hygiene",
 }
-"""Each letter's module in ``families``, and its heading."""
+"""Heading of each family, by letter."""
 
+# Families that a plugin must pass for `resilient`, but not for `core`.
+_RESILIENCE = frozenset("KL")
+_TABLE = Path(__file__).with_name("checks.toml")
 _ID = re.compile(r"[A-Z]\d\d")
-_known: dict[str, Check] = {}
+
+
+CheckFunction: TypeAlias = Callable[["CheckRun"], str | None]
+"""Runs a check. Returns a measurement for the report, or None. Raises ``Failed``, ``Warned`` or
+``Skipped``."""
+
+
+@attrs.frozen
+class Check:
+    """One check."""
+
+    id: str
+    """A letter for the family and two digits, such as ``K01``."""
+    severity: Severity
+    title: str
+    """The requirement, in one line; its subject is the plugin."""
+    does: str
+    """Steps of the suite."""
+    expects: str
+    """What must be seen; names of limits stand for their values."""
+    production: str
+    """Symptom on a node when the check fails."""
+    links: tuple[str, ...]
+    """Addresses of the rule and of public issues that show the symptom."""
+    scene: Scene
+    hooks: tuple[str, ...]
+    """Hooks that the check requires."""
+    needs_registration: bool
+    """False if the check is also meaningful for a plugin that does not register."""
+    run: CheckFunction = attrs.field(eq=False, repr=False)
+
+    @property
+    def family(self) -> str:
+        """Letter of the family."""
+        return self.id[0]
+
+    def belongs_to(self, profile: Profile) -> bool:
+        """True if a plugin must pass this check for the profile."""
+        match self.severity, profile:
+            case Severity.MUST, Profile.CORE:
+                return self.family not in _RESILIENCE
+            case Severity.MUST, _:
+                return True
+            case Severity.SHOULD, Profile.COMPLETE:
+                return True
+        return False
+
+    def data(self) -> dict[str, Any]:
+        """Return plain data for JSON, as described in docs/json.md."""
+        return {
+            "id": self.id,
+            "severity": self.severity.value,
+            "title": self.title,
+            "does": self.does,
+            "expects": self.expects,
+            "production": self.production,
+            "links": list(self.links),
+            "hooks": list(self.hooks),
+        }
 
 
 def check(
@@ -44,58 +107,109 @@ def check(
     links: str = "",
     scene: Scene = Scene.REGISTERED,
     hooks: Sequence[str] = (),
-    unregistered: bool = False,
-) -> Callable[[Callable[[CheckRun], str | None]], Check]:
-    """Make a check of a function. ``links`` are sources in short, separated by commas: see
-    ``devicemanager.conformance.links``. A check of your own has another letter than the
-    families here, and is carried out when it is given to ``run``."""
+    needs_registration: bool = True,
+) -> Callable[[CheckFunction], Check]:
+    """Make a check of your own from a function; give it to ``run``.
 
-    def make(run: Callable[[CheckRun], str | None]) -> Check:
-        if not _ID.fullmatch(id_) or id_ in _known:
-            raise ValueError(f"{id_!r} is no id for a new check")
-        made = Check(
-            id_,
-            severity,
-            title,
-            does,
-            expects,
-            production,
-            addresses(links),
-            scene,
-            tuple(hooks),
-            unregistered,
-            run,
+    ``id_`` is a letter that is not the letter of a family, and two digits. ``links`` are
+    sources separated by commas: addresses, or short forms (see ``addresses``).
+    """
+    if not _ID.fullmatch(id_) or id_[0] in FAMILIES:
+        raise ValueError(
+            f"invalid check ID {id_!r}: use two digits after a letter other than "
+            f"{', '.join(FAMILIES)}"
         )
-        if made.family in FAMILIES:
-            _known[id_] = made
-        return made
-
-    return make
-
-
-def all_checks() -> tuple[Check, ...]:
-    """Every check, family by family, in the order of their ids."""
-    for module, _ in FAMILIES.values():
-        import_module(f"devicemanager.conformance.checks.{module}")
-    order = list(FAMILIES)
-    return tuple(sorted(_known.values(), key=lambda each: (order.index(each.family), each.id)))
-
-
-def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
-    """The checks with these ids or families, all if none is named, without those of ``skip``.
-    Raises CheckError for what there is not."""
-    every, chosen, left_out = all_checks(), tuple(only), tuple(skip)
-    known = {each.id for each in every} | FAMILIES.keys()
-    for name in (*chosen, *left_out):
-        if name not in known:
-            raise CheckError(
-                f"there is no check {name!r}: name an id such as K01, or a family: "
-                f"{', '.join(FAMILIES)}"
-            )
-
-    def among(each: Check, names: tuple[str, ...]) -> bool:
-        return each.id in names or each.family in names
-
-    return tuple(
-        each for each in every if (not chosen or among(each, chosen)) and not among(each, left_out)
+    return lambda run: Check(
+        id_,
+        severity,
+        title,
+        does,
+        expects,
+        production,
+        addresses(links),
+        scene,
+        tuple(hooks),
+        needs_registration,
+        run,
     )
+
+
+def builtin(run: CheckFunction) -> Check:
+    """Decorate the function of a built-in check. Its name is the check's ID in lower case."""
+    # By name, so that neither the row nor the function has to repeat what the other one says.
+    id_ = run.__name__.upper()
+    row = dict(_rows()[id_])
+    return Check(
+        id=id_,
+        severity=Severity(row.pop("severity")),
+        links=addresses(row.pop("links", "")),
+        scene=Scene(row.pop("scene", Scene.REGISTERED)),
+        hooks=tuple(row.pop("hooks", ())),
+        needs_registration=row.pop("needs_registration", True),
+        run=run,
+        **row,
+    )
+
+
+@cache
+def _rows() -> Mapping[str, Mapping[str, Any]]:
+    return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+
+
+def ids() -> tuple[str, ...]:
+    """Return the IDs of the built-in checks in the order of the table: by family and number."""
+    return tuple(_rows())
+
+
+# -- sources ---------------------------------------------------------------------------
+
+# Short forms keep the rows readable. An unknown one is an error, so that a typo is not published.
+_RULES = {
+    "DOC": "https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/",
+    "PROTO": "https://github.com/kubernetes/kubelet/blob/master/pkg/apis/deviceplugin/v1beta1/api.proto",
+    "DM": "https://github.com/kubernetes/kubernetes/tree/master/pkg/kubelet/cm/devicemanager",
+    "WATCHER": "https://github.com/kubernetes/kubernetes/tree/master/pkg/kubelet/pluginmanager",
+}
+_REPOSITORIES = {
+    "k/k": "kubernetes/kubernetes",
+    "nv": "NVIDIA/k8s-device-plugin",
+    "intel": "intel/intel-device-plugins-for-kubernetes",
+    "rdma": "Mellanox/k8s-rdma-shared-dev-plugin",
+    "sriov": "k8snetworkplumbingwg/sriov-network-device-plugin",
+    "dpm": "kubevirt/device-plugin-manager",
+    "kubevirt": "kubevirt/kubevirt",
+    "gdp": "squat/generic-device-plugin",
+    "amd": "ROCm/k8s-device-plugin",
+    "akri": "project-akri/akri",
+    "nfd": "kubernetes-sigs/node-feature-discovery",
+    "hami": "Project-HAMi/HAMi",
+    "ascend": "Project-HAMi/ascend-device-plugin",
+    "gpu-operator": "NVIDIA/gpu-operator",
+    "bottlerocket": "bottlerocket-os/bottlerocket",
+    "gpushare": "AliyunContainerService/gpushare-scheduler-extender",
+    "vgpu": "Project-HAMi/volcano-vgpu-device-plugin",
+    "moby": "moby/moby",
+}
+_ISSUE = re.compile(r"([\w/-]+)#(\d+)")
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Expand sources such as ``"DOC, k/k#112395"`` to addresses, in that order. Raises ValueError
+    unless each is a rule, an issue of a known repository, or an address."""
+    return tuple(_addresses(text))
+
+
+def _addresses(text: str) -> Iterator[str]:
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        issue = _ISSUE.fullmatch(part)
+        if part in _RULES:
+            yield _RULES[part]
+        elif part.startswith("https://"):
+            yield part
+        elif issue is not None and issue[1] in _REPOSITORIES:
+            yield f"https://github.com/{_REPOSITORIES[issue[1]]}/issues/{issue[2]}"
+        else:
+            raise ValueError(
+                f"invalid source {part!r}: use one of {', '.join(_RULES)}, an issue such as "
+                "k/k#112395, or an https address"
+            )

@@ -1,4 +1,28 @@
-"""Carries checks out: scenes, lanes, verdicts."""
+"""Run checks on a plugin and collect their verdicts.
+
+Theory of operation. A run takes four steps.
+
+1. *Resources.* Checks need to know what the plugin registers. If the user has not named the
+   resources, start the plugin once and see what it registers. Without any, nothing can be
+   checked: that is a CheckError.
+2. *One start decides for all.* R01, registration, runs first. If it fails, all checks that need a
+   registered plugin could only wait again and fail for the same reason, so they are skipped.
+   Without R01 a plain start decides instead; if that fails, so do all of these checks.
+3. *Lanes.* What is left is distributed to lanes, which run in parallel (``jobs``). Checks of
+   scene IDLE share a stage that is left alone. Checks of scene REGISTERED run one after another
+   on a shared stage, the one of step 2. Each check of scene OWN has a stage, and a lane, of its
+   own.
+4. *Verdicts.* The exception that a check raises decides (``_run_check``); waivers are applied,
+   and a bad verdict gets the timeline.
+
+Two cases need care:
+
+* After a bad verdict on a shared stage, the plugin may be broken. The next check gets a new
+  stage, so that one fault does not look like many.
+* The command may not exist. Some checks expect that the plugin exits, and would take exit status
+  127 for a good answer. So before any verdict on a plugin that exited so, the plugin is started
+  as it should be, and the run ends if it exits with 127 again (``_check_command``).
+"""
 
 from __future__ import annotations
 
@@ -8,13 +32,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeAlias
 
 import attrs
 
-from devicemanager.conformance.check_run import CheckRun, Stage, Stages
+from devicemanager.conformance.check_run import CheckRun
 from devicemanager.conformance.client import CallFailed
 from devicemanager.conformance.limits import Limits
-from devicemanager.conformance.model import Check, Verdict
 from devicemanager.conformance.outcomes import (
     CheckError,
     Failed,
@@ -26,27 +50,29 @@ from devicemanager.conformance.outcomes import (
     Warned,
 )
 from devicemanager.conformance.plugin_under_test import PluginUnderTest
-from devicemanager.conformance.report import Report
+from devicemanager.conformance.registry import Check
+from devicemanager.conformance.report import Report, Verdict
+from devicemanager.conformance.stage import OnWait, Stage, Stages
 from devicemanager.conformance.waivers import Waivers
 from devicemanager.core.printable import printable
 from devicemanager.kubelet.settings import Settings
 
-__all__ = ["FIRST", "OnVerdict", "OnWait", "run"]
+__all__ = ["FIRST", "OnVerdict", "run"]
 
 OnVerdict = Callable[[Verdict], object]
-"""Called with each verdict as it comes, from any thread, one at a time."""
-
-OnWait = Callable[[str], object]
-"""Called with a line now and then while the plugin does not register."""
-
-_TOLD = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR, Outcome.WAIVED)
+"""Called with each verdict as soon as it is known, from any thread, one at a time."""
 
 FIRST = "R01"
-"""That the plugin registers: without that, nearly all others could only say so, too."""
+"""The check of registration, without which most others are pointless."""
+
+_WITH_TIMELINE = (Outcome.FAIL, Outcome.WARN, Outcome.ERROR, Outcome.WAIVED)
+
+_Failure: TypeAlias = tuple[Outcome, str, CheckRun]
+"""Outcome, text and run of a start that failed."""
 
 
 def run(
-    subject: PluginUnderTest,
+    plugin: PluginUnderTest,
     checks: Sequence[Check],
     *,
     limits: Limits | None = None,
@@ -59,17 +85,17 @@ def run(
     on_wait: OnWait | None = None,
     stages: Stages | None = None,
 ) -> Report:
-    """Carry the checks out on a plugin and report.
+    """Run the checks on a plugin and return the report.
 
-    ``jobs`` is how many of the plugin run at a time, each on a kubelet of its own. ``seed``
-    decides on random inputs. ``settings`` are those of the kubelets. ``reproduce`` gives the
-    command that a verdict shows. Closing ``stages`` on another thread ends all that runs.
+    Up to ``jobs`` instances of the plugin run in parallel, each on a kubelet of its own.
+    ``seed`` determines random inputs. ``settings`` are those of the kubelets. ``reproduce``
+    returns the command that a verdict shows. Close ``stages`` on another thread to end the run.
 
-    Raises CheckError if the plugin's command cannot be started, or registers nothing and its
-    resources are not known.
+    Raises CheckError if the plugin's command does not exist, or if its resources are not named
+    and it registers none.
     """
     runner = _Runner(
-        subject,
+        plugin,
         limits or Limits(),
         seed,
         waivers or Waivers(()),
@@ -82,7 +108,7 @@ def run(
     begin = time.monotonic()
     verdicts = runner.run(checks, jobs)
     return Report(
-        subject,
+        plugin,
         verdicts,
         runner.resources,
         seed,
@@ -93,7 +119,7 @@ def run(
 
 @attrs.define
 class _Runner:
-    subject: PluginUnderTest
+    plugin: PluginUnderTest
     limits: Limits
     seed: int
     waivers: Waivers
@@ -103,184 +129,189 @@ class _Runner:
     on_wait: OnWait | None
     stages: Stages
     resources: tuple[str, ...] = ()
-    _told: threading.Lock = attrs.field(factory=threading.Lock)
+    _publishing: threading.Lock = attrs.field(factory=threading.Lock)
 
     def run(self, checks: Sequence[Check], jobs: int) -> tuple[Verdict, ...]:
-        self.resources = self.subject.resources or self._discovered()
+        self.resources = self.plugin.resources or self._discover_resources()
         verdicts: list[Verdict] = []
         stage = None
-        silent = False
+        # The stage of R01 is shared with later checks, so it is closed only on an exception.
+        is_silent = False
         for first in checks:
             if first.id == FIRST:
                 stage = self._stage(self.on_wait)
                 with _closed_on_error(stage):
-                    verdicts.append(self._verdict(first, stage))
-                    silent = not CheckRun(stage, self.resources, "start").has_tried
+                    verdicts.append(self._run_check(first, self._new_run(first, stage)))
+                    run = CheckRun(stage, self.resources, "start")
+                    is_silent = not run.observed.has_tried_to_register
         failed = any(verdict.outcome is Outcome.FAIL for verdict in verdicts)
         rest = [each for each in checks if each.id != FIRST]
-        reasons = {each.id: self._inapplicable(each, failed, silent) for each in rest}
+        reasons = {each.id: self._why_skipped(each, failed, is_silent) for each in rest}
         verdicts += [self._skipped(each, reasons[each.id]) for each in rest if reasons[each.id]]
         rest = [each for each in rest if not reasons[each.id]]
-        needing = [each for each in rest if not each.unregistered]
-        if stage is None and self.subject.resources and len(needing) > 1:
+        needing = [each for each in rest if each.needs_registration]
+        if stage is None and self.plugin.resources and len(needing) > 1:
+            # Discovery would have shown it, and a single check shows it itself.
             # Nothing has shown yet that the plugin registers: one start does, for all of them.
-            stage, failure = self._prepared(self.on_wait)
+            stage, failure = self._registered_stage(self.on_wait)
             if failure is not None:
                 with _closed_on_error(stage):
-                    verdicts += [self._said(each, *failure) for each in needing]
-                rest = [each for each in rest if each.unregistered]
+                    verdicts += [self._verdict(each, *failure) for each in needing]
+                rest = [each for each in rest if not each.needs_registration]
         lanes = self._lanes(rest, stage)
+        # Threads, not processes: checks mostly wait, and share the lock of `on_verdict`.
         with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="check") as pool:
             for found in pool.map(lambda lane: list(lane()), lanes):
                 verdicts += found
+        # Verdicts come in any order; the report has the order of the checks.
         order = {each.id: place for place, each in enumerate(checks)}
         return tuple(sorted(verdicts, key=lambda verdict: order[verdict.check.id]))
 
-    def _lanes(
-        self, checks: Sequence[Check], stage: Stage | None
-    ) -> Iterator[Callable[[], Iterable[Verdict]]]:
-        """What may be carried out side by side. ``stage`` has a plugin for those that share
-        one. The idle ones come first: they take longest, and take nothing."""
-        if idle := [each for each in checks if each.scene is Scene.IDLE]:
-            yield partial(self._idle, idle)
-        registered = [each for each in checks if each.scene is Scene.REGISTERED]
-        if registered or stage is not None:
-            yield partial(self._one_after_another, registered, stage)
-        for check in checks:
-            if check.scene is Scene.OWN:
-                yield partial(self._own, check)
-
-    def _discovered(self) -> tuple[str, ...]:
-        """What the plugin registers by itself. Raises CheckError if that is nothing."""
+    def _discover_resources(self) -> tuple[str, ...]:
+        """Return what the plugin registers without being restarted. Raises CheckError if that is
+        nothing."""
         stage = self._stage(self.on_wait)
         try:
             stage.kubelet.start()
             since = stage.kubelet.mark()
-            trial = CheckRun(stage, (), "discovery")
-            stage.launch()
+            run = CheckRun(stage, (), "discovery")
+            stage.plugin.launch()
 
             def registered() -> set[str]:
-                return {str(each.resource) for each in trial.registrations(since)}
+                return {str(each.resource) for each in run.observed.registrations(since)}
 
-            def done() -> bool:
-                return bool(registered()) or trial.has_ended
+            def is_done() -> bool:
+                return bool(registered()) or stage.plugin.has_exited
 
-            trial.until_registered(done, self.limits.start_seconds)
+            run.until_registered(is_done, self.limits.start_seconds)
             if not registered():
-                raise CheckError(_never_came(trial, self.limits.start_seconds))
-            # Those of one plugin come together: no more for a while means all are there.
+                raise CheckError(_why_unregistered(run))
+            # A plugin registers its resources one after another: wait until no more come.
             known: set[str] = set()
             while len(registered()) > len(known):
                 known = registered()
-                trial.settle()
+                run.settle()
             return tuple(sorted(known))
         except Failed as failed:  # of the hook prepare
             raise CheckError(str(failed)) from None
         finally:
             stage.close()
 
-    def _inapplicable(self, check: Check, unregistered: bool, silent: bool) -> str:
-        """Why it is skipped without a look at the plugin; empty if it is not. ``silent``: it
-        has not even tried to register."""
-        if unregistered and not check.unregistered:
+    def _why_skipped(self, check: Check, unregistered: bool, silent: bool) -> str:
+        """Return why to skip a check without running it; empty if it applies. ``silent``: the
+        plugin has not even tried to register."""
+        if unregistered and check.needs_registration:
             return f"the plugin does not register: see {FIRST}"
-        # Those that start it anew; the others look at what the first start has shown.
+        # Those with a stage of their own would wait again; the others read what R01 has seen.
         if silent and check.family == FIRST[0] and check.scene is Scene.OWN:
             return f"it did not try to register: see {FIRST}"
-        missing = [hook for hook in check.hooks if not self.subject.has(hook)]
+        # After the reasons above: with a plugin that does not register, hooks would not help.
+        missing = [hook for hook in check.hooks if not self.plugin.has(hook)]
         return f"needs the hook {' and '.join(missing)}" if missing else ""
 
     def _skipped(self, check: Check, reason: str) -> Verdict:
         verdict = Verdict(check, Outcome.SKIP, reason)
-        self._tell(verdict)
+        self._publish(verdict)
         return verdict
 
-    # -- scenes ------------------------------------------------------------------------
+    # -- lanes -------------------------------------------------------------------------
 
-    def _one_after_another(self, checks: Sequence[Check], stage: Stage | None) -> Iterable[Verdict]:
-        """On one plugin, which is replaced after a check that it did not pass."""
+    def _lanes(
+        self, checks: Sequence[Check], stage: Stage | None
+    ) -> Iterator[Callable[[], Iterable[Verdict]]]:
+        """Iterate over what can run in parallel. ``stage`` has a registered plugin to share.
+        Idle checks are first because they take longest and need no CPU."""
+        if idle := [each for each in checks if each.scene is Scene.IDLE]:
+            yield partial(self._run_idle, idle)
+        registered = [each for each in checks if each.scene is Scene.REGISTERED]
+        if registered or stage is not None:
+            yield partial(self._run_one_after_another, registered, stage)
+        for check in checks:
+            if check.scene is Scene.OWN:
+                yield partial(self._run_alone, check)
+
+    def _run_one_after_another(
+        self, checks: Sequence[Check], stage: Stage | None
+    ) -> Iterable[Verdict]:
         try:
             for check in checks:
                 if stage is None:
-                    stage, failure = self._prepared()
-                    if failure is not None and not check.unregistered:
+                    stage, failure = self._registered_stage()
+                    if failure is not None and check.needs_registration:
                         stage.close()
                         stage = None
-                        yield self._said(check, *failure)
+                        yield self._verdict(check, *failure)
                         continue
-                verdict = self._verdict(check, stage)
+                verdict = self._run_check(check, self._new_run(check, stage))
                 yield verdict
                 if verdict.outcome not in (Outcome.PASS, Outcome.SKIP):
+                    # What this check has found may break the next one, too.
                     stage.close()
                     stage = None
         finally:
             if stage is not None:
                 stage.close()
 
-    def _idle(self, checks: Sequence[Check]) -> Iterable[Verdict]:
-        """On one plugin that is left alone first."""
-        stage, failure = self._prepared()
+    def _run_idle(self, checks: Sequence[Check]) -> Iterable[Verdict]:
+        stage, failure = self._registered_stage()
         try:
             if failure is not None:
                 for check in checks:
-                    yield self._said(check, *failure)
+                    yield self._verdict(check, *failure)
                 return
-            trials = [self._trial(check, stage) for check in checks]
-            for trial in trials:
-                trial.begin_idle()
-            trials[0].settle(self.limits.idle_seconds)
-            for check, trial in zip(checks, trials, strict=True):
-                yield self._judged(check, trial)
+            # All begin before the idle time, so that each sees all of it.
+            runs = [self._new_run(check, stage) for check in checks]
+            stage.plugin.begin_idle()
+            runs[0].settle(self.limits.idle_seconds)
+            for check, run in zip(checks, runs, strict=True):
+                yield self._run_check(check, run)
         finally:
             stage.close()
 
-    def _own(self, check: Check) -> Iterable[Verdict]:
+    def _run_alone(self, check: Check) -> Iterable[Verdict]:
         stage = self._stage()
         try:
-            yield self._verdict(check, stage)
+            yield self._run_check(check, self._new_run(check, stage))
         finally:
             stage.close()
 
-    def _stage(self, on_wait: OnWait | None = None) -> Stage:
-        return self.stages.open(lambda: Stage(self.subject, self.limits, self.settings, on_wait))
+    # -- stages ------------------------------------------------------------------------
 
-    def _prepared(
-        self, on_wait: OnWait | None = None
-    ) -> tuple[Stage, tuple[Outcome, str, CheckRun] | None]:
-        """A stage with a registered plugin, or what kept it from coming up."""
+    def _stage(self, on_wait: OnWait | None = None) -> Stage:
+        return self.stages.open(lambda: Stage(self.plugin, self.limits, self.settings, on_wait))
+
+    def _registered_stage(self, on_wait: OnWait | None = None) -> tuple[Stage, _Failure | None]:
+        """Return a stage with a registered plugin, or one with the failure of its start."""
         stage = self._stage(on_wait)
-        trial = CheckRun(stage, self.resources, "start")
+        run = CheckRun(stage, self.resources, "start")
         try:
-            trial.start()
+            run.start()
         except (Failed, Warned) as failed:
-            return stage, (Outcome.FAIL, str(failed), trial)
+            return stage, (Outcome.FAIL, str(failed), run)
+        # For example, no space for the kubelet's directory: not the plugin's fault.
         except Exception as error:
-            return stage, (Outcome.ERROR, f"{type(error).__name__}: {error}", trial)
+            return stage, (Outcome.ERROR, f"{type(error).__name__}: {error}", run)
         return stage, None
 
-    def _check_there(self) -> None:
-        """Start the plugin as it is meant to be. Raises CheckError if there is no such
-        command."""
-        stage, _ = self._prepared()
+    def _check_command(self) -> None:
+        """Start the plugin as it should be. Raises CheckError if its command does not exist."""
+        stage, _ = self._registered_stage()
         try:
-            trial = CheckRun(stage, self.resources, "start")
-            if trial.could_not_start:
-                raise CheckError(_never_came(trial, self.limits.start_seconds))
+            if stage.plugin.could_not_start:
+                raise CheckError(_why_unregistered(CheckRun(stage, self.resources, "start")))
         finally:
             stage.close()
 
     # -- verdicts ----------------------------------------------------------------------
 
-    def _trial(self, check: Check, stage: Stage) -> CheckRun:
+    def _new_run(self, check: Check, stage: Stage) -> CheckRun:
+        # The ID is part of the seed, so that a check alone gets the same inputs as among others.
         return CheckRun(stage, self.resources, f"{self.seed} {check.id}")
 
-    def _verdict(self, check: Check, stage: Stage) -> Verdict:
-        return self._judged(check, self._trial(check, stage))
-
-    def _judged(self, check: Check, trial: CheckRun) -> Verdict:
+    def _run_check(self, check: Check, run: CheckRun) -> Verdict:
         begin = time.monotonic()
         try:
-            outcome, seen = Outcome.PASS, check.run(trial) or ""
+            outcome, seen = Outcome.PASS, check.run(run) or ""
         except Failed as failed:
             outcome, seen = _failure(check), str(failed)
         except Warned as warned:
@@ -291,34 +322,35 @@ class _Runner:
             outcome, seen = _failure(check), f"a call that should succeed: {failed}"
         except Exception as error:
             outcome, seen = Outcome.ERROR, f"{type(error).__name__}: {error}"
-        return self._said(check, outcome, seen, trial, time.monotonic() - begin)
+        return self._verdict(check, outcome, seen, run, time.monotonic() - begin)
 
-    def _said(
-        self, check: Check, outcome: Outcome, seen: str, trial: CheckRun, seconds: float = 0.0
+    def _verdict(
+        self, check: Check, outcome: Outcome, seen: str, run: CheckRun, seconds: float = 0.0
     ) -> Verdict:
-        """The verdict, which is told. Raises CheckError if there is no such command."""
-        if trial.could_not_start:  # or the check has broken what the command needs
-            self._check_there()
+        """Make and publish a verdict. Raises CheckError if the plugin's command does not exist."""
+        # Even after a good verdict: the check may have expected an exit.
+        if run.plugin.could_not_start:
+            self._check_command()
         if outcome in (Outcome.FAIL, Outcome.WARN):
             outcome, seen = self.waivers.applied(check.id, outcome, seen)
         timeline: tuple[Line, ...] = ()
         output: tuple[str, ...] = ()
-        if outcome in _TOLD:
-            timeline, output = trial.timeline(), trial.output()
+        if outcome in _WITH_TIMELINE:
+            timeline, output = run.timeline.lines(), run.timeline.output()
         verdict = Verdict(
             check, outcome, printable(seen), seconds, timeline, output, self.reproduce(check)
         )
-        self._tell(verdict)
+        self._publish(verdict)
         return verdict
 
-    def _tell(self, verdict: Verdict) -> None:
-        with self._told:
+    def _publish(self, verdict: Verdict) -> None:
+        with self._publishing:
             self.on_verdict(verdict)
 
 
 @contextlib.contextmanager
 def _closed_on_error(stage: Stage) -> Iterator[None]:
-    """A stage that goes on to others, unless something is raised before."""
+    """Close a stage if the block raises; otherwise it is shared with the next checks."""
     try:
         yield
     except BaseException:
@@ -327,18 +359,22 @@ def _closed_on_error(stage: Stage) -> Iterator[None]:
 
 
 def _failure(check: Check) -> Outcome:
-    """SHOULD and MUST fail; what is only reported never does."""
     return Outcome.WARN if check.severity is Severity.INFO else Outcome.FAIL
 
 
-def _never_came(trial: CheckRun, seconds: float) -> str:
-    said = printable("; ".join(trial.process.output()[-3:])) or "nothing"
-    rejected = trial.registrations(code=None)
+def _why_unregistered(run: CheckRun) -> str:
+    """Return why the plugin has no registration after its start, with its output."""
+    printed = printable("; ".join(run.process.output()[-3:])) or "nothing"
+    rejected = run.observed.registrations(code=None)
+    # The most specific reason first.
     if rejected:
-        return f"the kubelet rejected the plugin: {rejected[-1].message}. It printed: {said}"
-    if not trial.process.is_running:
-        return f"the plugin ended before it registered: {trial.exit_text()}. It printed: {said}"
+        return f"the kubelet rejected the plugin: {rejected[-1].message}. It printed: {printed}"
+    if not run.process.is_running:
+        return (
+            f"the plugin exited before it registered: {run.plugin.exit_text()}. "
+            f"It printed: {printed}"
+        )
     return (
-        f"the plugin did not register within {seconds:g} s (limit start_seconds): {trial.silence}. "
-        f"It printed: {said}"
+        f"the plugin did not register within {run.limits.start_seconds:g} s "
+        f"(limit start_seconds): {run.silence}. It printed: {printed}"
     )

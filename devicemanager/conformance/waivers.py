@@ -1,4 +1,4 @@
-"""Failures that somebody has accepted, until a day."""
+"""Failures that the user has accepted until a date."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Waiver:
     id: str
     reason: str
     expires: datetime.date
-    """The last day on which it holds."""
+    """The last day on which the waiver is valid."""
 
 
 class Waivers:
     """All waivers of a run.
 
-    The file is YAML: a list of ``id``, ``reason`` and ``expires`` (a date such as
-    2027-06-30). A waiver that has expired makes its check fail again, and says so.
+    The file is a YAML list of ``id``, ``reason`` and ``expires`` (a date such as 2027-06-30).
+    With an expired waiver, its check fails, and the message says so.
     """
 
     def __init__(self, waivers: Sequence[Waiver], today: datetime.date | None = None) -> None:
@@ -39,8 +39,8 @@ class Waivers:
 
     @classmethod
     def read(cls, path: Path, known: Sequence[str]) -> Self:
-        """Read the file. ``known`` are the ids of all checks. Raises CheckError with the place
-        of what is wrong."""
+        """Read a file. ``known`` are the IDs of all checks. Raises CheckError with the position of
+        the mistake."""
         try:
             documents = load_documents(path.read_bytes().decode())
         except OSError as error:
@@ -51,20 +51,23 @@ class Waivers:
             raise CheckError(f"waivers {path}: {error}") from error
         content = documents[0] if len(documents) == 1 else None
         if not isinstance(content, list):
-            raise CheckError(f"waivers {path} is a list of id, reason and expires")
+            raise CheckError(f"invalid waivers {path}: expected a list of id, reason and expires")
         waivers: dict[str, Waiver] = {}
-        for number, each in enumerate(content, 1):
+        for number, entry in enumerate(content, 1):
             where = f"waivers {path}: entry {number}"
-            waiver = _waiver(where, each, known)
+            waiver = _waiver(where, entry, known)
+            # Two waivers with different dates would be ambiguous.
             if waivers.setdefault(waiver.id, waiver) is not waiver:
-                raise CheckError(f"{where}: {waiver.id} is there twice")
+                raise CheckError(f"{where}: duplicate waiver for {waiver.id}")
         return cls(list(waivers.values()))
 
     def applied(self, id_: str, outcome: Outcome, seen: str) -> tuple[Outcome, str]:
-        """The outcome and text of a failure or warning with its waiver, if it has one."""
+        """Return outcome and text of a failure or warning, changed by its waiver if there is
+        one."""
         waiver = self._by_id.get(id_)
         if waiver is None:
             return outcome, seen
+        # A warning fails as well: an expired waiver must not go unnoticed.
         if self._today > waiver.expires:
             return Outcome.FAIL, f"{seen} (its waiver expired on {waiver.expires})"
         return Outcome.WAIVED, f"{seen} (waived until {waiver.expires}: {waiver.reason})"
@@ -72,12 +75,15 @@ class Waivers:
 
 def _waiver(where: str, entry: Any, known: Sequence[str]) -> Waiver:
     if not isinstance(entry, dict) or entry.keys() != {"id", "reason", "expires"}:
-        raise CheckError(f"{where} has just id, reason and expires: not {entry!r}")
+        raise CheckError(f"{where}: invalid waiver {entry!r}: expected id, reason and expires")
     id_, reason, expires = entry["id"], entry["reason"], entry["expires"]
     if id_ not in known:
-        raise CheckError(f"{where}: there is no check {id_!r}")
+        raise CheckError(f"{where}: unknown check {id_!r}")
     if not isinstance(reason, str) or not reason.strip():
-        raise CheckError(f"{where}: reason says why {id_} may fail")
+        raise CheckError(f"{where}: empty reason: say why {id_} may fail")
+    # Not isinstance: a datetime is a date, too, but has a time that would be ignored.
     if type(expires) is not datetime.date:
-        raise CheckError(f"{where}: expires is a date such as 2027-06-30: not {expires!r}")
+        raise CheckError(
+            f"{where}: invalid expires {expires!r}: expected a date such as 2027-06-30"
+        )
     return Waiver(id_, reason, expires)

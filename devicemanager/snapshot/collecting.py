@@ -1,4 +1,5 @@
-"""Reading a node: every part by itself, so that one which cannot be read costs no other."""
+"""Collect a snapshot from a node. Each part is read on its own, so that one that cannot be read
+does not affect the others."""
 
 from __future__ import annotations
 
@@ -17,12 +18,11 @@ import attrs
 from checkpoint import CHECKPOINT_NAME
 from devicemanager.core.errors import DeviceManagerError
 from devicemanager.io.safe_read import FileRejected, read_regular
-from devicemanager.kubelet.host.numa import SYSFS_NODES, NumaMachine, from_host
+from devicemanager.kubelet.host.numa import SYSFS_NODES, from_host
 from devicemanager.objects.manifests.errors import ManifestError
 from devicemanager.snapshot import layout
-from devicemanager.snapshot.errors import SnapshotError
 from devicemanager.snapshot.kubeletconfig import merged_settings
-from devicemanager.snapshot.listeners import look, sockets_in, text_of
+from devicemanager.snapshot.listeners import listener_of, sockets_in, text_of
 from devicemanager.snapshot.model import (
     KubeletConfig,
     Listening,
@@ -30,6 +30,7 @@ from devicemanager.snapshot.model import (
     Part,
     PodDirectories,
     Snapshot,
+    SnapshotError,
     SocketSeen,
 )
 from devicemanager.snapshot.places import Places
@@ -40,19 +41,21 @@ __all__ = ["collect"]
 
 T = TypeVar("T")
 
+# Far above any real node; a limit, because the directory is not under our control.
 _MOST_PODS: Final = 20_000
-_ATTEMPTS: Final = 8
-_TRIES: Final = 3
+# Kubelets limit PodResources calls, and other clients on the node use up the same limit.
+_RATE_LIMIT_ATTEMPTS: Final = 8
+_CHECKPOINT_ATTEMPTS: Final = 3
 
 
 def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
-    """Everything of a node that may be read. ``now`` is in seconds since the epoch.
+    """Read everything that is readable on a node. ``now`` returns seconds since the epoch.
 
-    Nothing is changed there: files are read, two questions are put to PodResources, and each
-    socket is connected to and left again. Raises SnapshotError if nothing at all can be read.
+    Nothing is changed: files are read, two PodResources calls are made, and each socket is
+    connected to and closed. Raises SnapshotError if nothing can be read.
     """
     reader = _Reader()
-    checkpoint, pods = _at_once(reader, places)
+    checkpoint, pods = _checkpoint_and_pods(reader, places)
     snapshot = Snapshot(
         taken=time.strftime(TIME, time.gmtime(now())),
         tool=version("kubelet-devicemanager"),
@@ -67,63 +70,63 @@ def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
         config=_config(reader, places),
         directories=_directories(reader, places),
     )
-    if not reader.found:
-        why = next((part.problem for part in reader.parts if not part.absent), None)
+    # Checked before the NUMA nodes: any Linux machine has those, with or without a kubelet.
+    if not reader.has_read:
+        reason = next((part.problem for part in reader.parts if not part.absent), None)
         raise SnapshotError(
-            f"nothing of a kubelet can be read in {places.root} and {places.plugin_dir}"
-            + (f" ({why})" if why else "")
-            + ": give its directory with --root, or the machine's file system with --host"
+            f"no kubelet found in {places.root} and {places.plugin_dir}"
+            + (f" ({reason})" if reason else "")
+            + ": use --root for its directory, or --host for the file system of the node"
         )
-    numa = reader.get(layout.NUMA, places.host / SYSFS_NODES, lambda _: _numa(places))
+    numa = reader.get(layout.NUMA, places.host / SYSFS_NODES, lambda _: from_host(places.host))
     return attrs.evolve(snapshot, numa=numa, parts=tuple(reader.parts))
 
 
 class _Reader:
-    """Keeps for each part whether it could be read, and why not."""
+    """Reads parts, and records for each whether it could be read, and why not."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
-        self.found = False
+        self.has_read = False
 
     def forget(self, *names: str) -> None:
-        """As if these had not been read."""
+        """Remove the records of these parts."""
         self.parts = [part for part in self.parts if part.name not in names]
 
     def get(self, name: str, path: Path, read: Callable[[Path], T]) -> T | None:
-        """What ``read`` makes of ``path``; None if it cannot."""
+        """Return the result of ``read``; None if it fails."""
         source = text_of(path)
         try:
             value = read(path)
+        # A missing file is often normal, for example without the static CPU manager policy. So it
+        # is not reported like a missing permission.
         except (FileNotFoundError, NotADirectoryError, SocketNotFound):
-            self.parts.append(Part(name, source, "there is no such file", absent=True))
+            self.parts.append(Part(name, source, "no such file", absent=True))
         except (OSError, FileRejected, PodResourcesError, DeviceManagerError) as error:
             self.parts.append(Part(name, source, _reason(error)))
         else:
             self.parts.append(Part(name, source))
-            self.found = True
+            self.has_read = True
             return value
         return None
 
 
-def _at_once(reader: _Reader, places: Places) -> tuple[bytes | None, tuple[Pod, ...] | None]:
-    """The checkpoint and the pods of one moment: on a node where pods come and go they are
-    read again until the file has not changed meanwhile."""
+def _checkpoint_and_pods(
+    reader: _Reader, places: Places
+) -> tuple[bytes | None, tuple[Pod, ...] | None]:
+    """Return the checkpoint and the pods at one moment. Rules compare the two, and a change in
+    between would look like a fault. So both are read again if the file has changed meanwhile."""
     path = places.plugin_dir / CHECKPOINT_NAME
-    for _ in range(_TRIES):
+    for _ in range(_CHECKPOINT_ATTEMPTS):
         reader.forget(layout.POD_RESOURCES, layout.CHECKPOINT)
-        before = _try_file(path)
+        before = None
+        with contextlib.suppress(OSError, FileRejected):
+            before = _file(path)
         pods = reader.get(layout.POD_RESOURCES, places.pod_resources, _listed)
         checkpoint = reader.get(layout.CHECKPOINT, path, _file)
         if checkpoint is None or checkpoint == before:
             break
     return checkpoint, pods
-
-
-def _try_file(path: Path) -> bytes | None:
-    try:
-        return _file(path)
-    except (OSError, FileRejected):
-        return None
 
 
 def _reason(error: Exception) -> str:
@@ -134,6 +137,7 @@ def _reason(error: Exception) -> str:
 
 
 def _host_name(host: Path) -> str:
+    # The kernel knows the name of this machine even without /etc/hostname.
     if host == Path("/"):
         return platform.node()
     try:
@@ -148,37 +152,34 @@ def _file(path: Path) -> bytes:
 
 def _listed(socket: Path) -> tuple[Pod, ...]:
     _check_reachable(socket)
-    with PodResourcesClient(socket, rate_limit_attempts=_ATTEMPTS) as client:
+    with PodResourcesClient(socket, rate_limit_attempts=_RATE_LIMIT_ATTEMPTS) as client:
         return tuple(sorted(client.list(), key=lambda pod: (pod.namespace, pod.name)))
 
 
 def _check_reachable(socket: Path) -> None:
-    """gRPC's own words about a socket that it may not use are long and say less."""
-    seen = look(socket)
+    # Before the call: gRPC's messages about a socket that cannot be used are long and unclear.
+    seen = listener_of(socket)
     if seen.state is not Listening.LISTENING and socket.exists():
-        raise SnapshotError(seen.problem or "nobody listens on it")
+        raise SnapshotError(seen.problem or "no process is listening")
 
 
 def _allocatable(socket: Path) -> Allocatable:
     _check_reachable(socket)
-    with PodResourcesClient(socket, rate_limit_attempts=_ATTEMPTS) as client:
+    with PodResourcesClient(socket, rate_limit_attempts=_RATE_LIMIT_ATTEMPTS) as client:
         return client.get_allocatable()
 
 
 def _sockets(places: Places) -> tuple[SocketSeen, ...]:
     seen = list(sockets_in(places.plugin_dir))
     for directory in (places.registry, places.pod_resources.parent):
-        with contextlib.suppress(OSError):  # what is not there is no part of its own
+        with contextlib.suppress(OSError):  # these directories are optional
             seen += sockets_in(directory)
     return tuple(seen)
 
 
-def _numa(places: Places) -> NumaMachine:
-    return from_host(places.host)
-
-
 def _config(reader: _Reader, places: Places) -> KubeletConfig | None:
     path = places.config
+    # Without the file, flags of the running kubelet are still useful.
     settings = None if path is None else reader.get(layout.CONFIG, path, _settings(places))
     if settings is None and not places.flags:
         return None
@@ -197,6 +198,7 @@ def _settings(places: Places) -> Callable[[Path], dict[str, object]]:
 
 
 def _directories(reader: _Reader, places: Places) -> PodDirectories | None:
+    # On disk, only the names of log directories have both the name and the UID of a pod.
     uids = reader.get(layout.PODS, places.pods, _names)
     try:
         logged = tuple(filter(None, map(_logged, _names(places.logs))))
@@ -211,6 +213,6 @@ def _names(directory: Path) -> tuple[str, ...]:
 
 
 def _logged(name: str) -> LoggedPod | None:
-    # BuildPodLogsDirectory (kuberuntime/helpers.go, v1.36): neither part may have a "_".
+    # BuildPodLogsDirectory (kuberuntime/helpers.go, v1.36): no part can contain "_".
     parts = name.split("_")
     return LoggedPod(*parts) if len(parts) == 3 and all(parts) else None

@@ -1,6 +1,6 @@
-"""What a kubelet was told about devices and alignment: its configuration file and its flags.
+"""Configuration of a kubelet for devices and alignment, from its file and its flags.
 
-Nothing else of either is taken: they name credentials.
+No other fields and flags are read: some of them name credentials.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ _FLAGS: Final = {
     "reserved-cpus": "reservedSystemCPUs",
     "feature-gates": "featureGates",
 }
-"""Flags with the fields that they stand for."""
-_PLACES: Final = ("config", "config-dir", "root-dir")
-"""Flags that say where to look."""
+"""Flags and the fields that they set."""
+_PATHS: Final = ("config", "config-dir", "root-dir")
+"""Flags that say where files are."""
 _NAME: Final = b"kubelet"
 
 
 def running_kubelet(proc: Path) -> tuple[int, dict[str, str]] | None:
-    """The kubelet that runs on the machine with this ``/proc``, and those of its flags that
-    matter here; None if there is none. Raises OSError if the directory cannot be read."""
+    """Return the process ID and the relevant flags of the kubelet that runs on the machine with
+    this ``/proc``; None if there is none. Raises OSError if the directory cannot be read."""
+    # In numerical order, so that the result is the same each time.
     for entry in sorted(os.listdir(proc), key=lambda name: (len(name), name)):  # noqa: PTH208  # text
         if entry.isdecimal() and (words := _command(proc / entry)) is not None:
-            wanted = {*_FLAGS, *_PLACES}
+            wanted = {*_FLAGS, *_PATHS}
             flags = {name: value for name, value in _flags(words) if name in wanted}
             return int(entry), flags
     return None
@@ -60,6 +61,7 @@ def running_kubelet(proc: Path) -> tuple[int, dict[str, str]] | None:
 
 def _command(process: Path) -> list[str] | None:
     try:
+        # By the name of the program, because its path differs between distributions.
         if read_regular(process / "comm", _MAX_SIZE).strip() != _NAME:
             return None
         data = read_regular(process / "cmdline", _MAX_SIZE)
@@ -71,14 +73,16 @@ def _command(process: Path) -> list[str] | None:
 def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
     for word, after in zip(words, [*words[1:], ""], strict=True):
         name, equals, value = word.lstrip("-").partition("=")
+        # Both forms are valid: --flag=value and --flag value.
         if word.startswith("-"):
             yield name, value if equals else "" if after.startswith("-") else after
 
 
 def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]:
-    """The fields that matter here of a configuration file, and of the files of a drop-in
-    directory over it. Raises OSError, FileRejected and ManifestError."""
+    """Return the relevant fields of a configuration file, overridden by the files of a drop-in
+    directory. Raises OSError, FileRejected and ManifestError."""
     settings: dict[str, Any] = {}
+    # Drop-in files are applied in the order of their names (kubelet --config-dir).
     others = [] if directory is None else sorted(directory.glob("*.conf"))
     for path in (file, *others):
         text = read_regular(path, _MAX_SIZE).decode(errors="replace")
@@ -91,6 +95,7 @@ def merged_settings(file: Path, directory: Path | None = None) -> dict[str, Any]
 def _merge(settings: dict[str, Any], document: Mapping[Any, Any]) -> None:
     for name in _FIELDS:
         value = document.get(name)
+        # As the kubelet does: maps are merged by key, other values are replaced.
         if isinstance(value, Mapping):
             settings[name] = {**settings.get(name, {}), **value}
         elif value is not None:
@@ -99,7 +104,7 @@ def _merge(settings: dict[str, Any], document: Mapping[Any, Any]) -> None:
 
 @attrs.frozen
 class Alignment:
-    """What a kubelet's configuration comes to; what it does not say is the kubelet's default."""
+    """Effective configuration; a field that is not set has the kubelet's default."""
 
     policy: str = "none"
     scope: str = "container"
@@ -111,8 +116,8 @@ class Alignment:
 
 
 def alignment(config: KubeletConfig | None) -> Alignment:
-    """What holds: flags, then the file, then defaults. A value of a wrong type counts as none:
-    a kubelet would not have started with it."""
+    """Return the effective configuration: flags, then the file, then defaults. Values of a wrong
+    type are ignored, because no kubelet starts with them."""
     if config is None:
         return Alignment()
     settings = {**config.settings}
@@ -129,7 +134,7 @@ def alignment(config: KubeletConfig | None) -> Alignment:
 
 
 def _text(value: object) -> str:
-    # YAML makes a number of a single CPU.
+    # YAML parses a single CPU, such as 0, as a number.
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 

@@ -1,7 +1,7 @@
-"""The files of a snapshot archive (docs/snapshot.md), and how large they may be.
+"""Files of a snapshot archive (docs/snapshot.md), and limits of their size.
 
-The version changes when a reader of the one before would misunderstand a file. Files and
-fields that are only added change nothing: readers leave out what they do not know.
+The version changes only if an older reader would misinterpret a file. New files and fields do not
+change it: readers ignore what they do not know.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 SCHEMA: Final = "devicemanager.snapshot/v1"
 DIRECTORY: Final = "snapshot"
-"""The directory in which all files of the archive are."""
+"""Directory of all files in the archive."""
 
 INDEX: Final = "snapshot.json"
 POD_RESOURCES: Final = "pod-resources.json"
@@ -37,8 +37,8 @@ FILES: Final = (
 )
 
 MAX_FILE: Final = 64 << 20
-"""Bytes of the largest file. A checkpoint of a node with a thousand pods has half a megabyte."""
+"""Bytes of one file. The checkpoint of a node with 1,000 pods has half a megabyte."""
 MAX_UNPACKED: Final = 128 << 20
-"""Bytes of all files together, and of what is between them."""
+"""Bytes of the whole tar archive."""
 MAX_PACKED: Final = 64 << 20
 MAX_MEMBERS: Final = 64

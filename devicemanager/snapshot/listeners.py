@@ -1,4 +1,4 @@
-"""Who listens on a socket: asked by connecting and hanging up at once, without a word."""
+"""Find the process behind a socket by connecting and closing at once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from typing import Final
 from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.snapshot.model import Listening, SocketSeen
 
-__all__ = ["MOST_SOCKETS", "look", "sockets_in", "text_of"]
+__all__ = ["MOST_SOCKETS", "listener_of", "sockets_in", "text_of"]
 
 MOST_SOCKETS: Final = 1000
-"""Sockets of one directory that are looked at."""
-_PATIENCE: Final = 1.0
+"""Maximum number of sockets that are read in one directory."""
+# A connection to a unix socket is immediate, unless the backlog is full.
+_CONNECT_SECONDS: Final = 1.0
 _CREDENTIALS: Final = struct.Struct("3i")
 _LONGEST_NAME: Final = 64
 
 
 def sockets_in(directory: Path) -> Iterator[SocketSeen]:
-    """The sockets of a directory, sorted by name. Raises OSError."""
+    """Iterate over the sockets of a directory by name. Raises OSError."""
     with os.scandir(directory) as entries:
         names = sorted(
             entry.name
@@ -34,15 +35,16 @@ def sockets_in(directory: Path) -> Iterator[SocketSeen]:
             if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
         )
     for name in islice(names, MOST_SOCKETS):
-        yield look(directory / name)
+        yield listener_of(directory / name)
 
 
-def look(path: Path) -> SocketSeen:
-    """Whether somebody listens there, and who. Raises nothing."""
+def listener_of(path: Path) -> SocketSeen:
+    """Return the state of a socket, and the process that listens. Raises nothing."""
     shown = text_of(path)
     try:
         pid = _listener(path)
     except (OSError, ValueError) as error:
+        # Refused: the file is left from a process that has exited. Missing: removed just now.
         if getattr(error, "errno", None) in (errno.ECONNREFUSED, errno.ENOENT):
             return SocketSeen(shown, Listening.DEAD)
         reason = getattr(error, "strerror", None) or str(error)
@@ -51,22 +53,23 @@ def look(path: Path) -> SocketSeen:
 
 
 def text_of(path: Path | str) -> str:
-    """A path as text that JSON can hold, whatever bytes are in it."""
+    """Return a path as text for JSON, even if it is not valid UTF-8."""
     return os.fsencode(path).decode(errors="replace")
 
 
 def _listener(path: Path) -> int:
-    """The process that listens, 0 if it is none that can be seen. Raises OSError."""
+    """Return the process that listens, 0 if it is not visible from here. Raises OSError."""
     with contextlib.ExitStack() as stack:
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, directory)
         probe = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        probe.settimeout(_PATIENCE)
-        # By way of the directory: the path itself may be too long for a socket's address.
+        probe.settimeout(_CONNECT_SECONDS)
+        # Through the directory, because the path may be too long for a socket address.
         try:
             probe.connect(f"/proc/self/fd/{directory}/{path.name}")
         except BlockingIOError:
-            return 0  # somebody listens and has no time
+            return 0  # its backlog is full, so a process is listening
+        # The kernel gives the process that called listen().
         data = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         pid: int = _CREDENTIALS.unpack(data)[0]
         return pid

@@ -1,4 +1,4 @@
-"""What a snapshot holds: a node as somebody found it who may read and nothing else."""
+"""Values of a snapshot: everything that could be read on a node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import attrs
 
+from devicemanager.core.errors import RequestError
+from devicemanager.core.printable import printable
 from devicemanager.kubelet.host.numa import NumaMachine
 from podresources.values import Allocatable, Pod
 
@@ -15,74 +17,84 @@ __all__ = [
     "KubeletConfig",
     "Listening",
     "LoggedPod",
+    "NumaMachine",
     "Part",
     "PodDirectories",
     "Snapshot",
+    "SnapshotError",
     "SocketSeen",
 ]
 
 
+class SnapshotError(RequestError):
+    """An invalid archive, or a node on which nothing can be read. The text is one line."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(" ".join(text.split())))
+
+
 @attrs.frozen
 class Part:
-    """One thing that was looked for on the node."""
+    """One part of the node, read or not."""
 
     name: str
     """Its file in the archive (``layout``)."""
     source: str
-    """Where it was looked for."""
+    """Where it was read from."""
     problem: str | None = None
-    """Why it is not in the snapshot, one line; None if it is."""
+    """Why it is not in the snapshot, in one line; None if it is."""
     absent: bool = False
-    """Whether the problem is that there is no such file, which may be as it should."""
+    """True if the problem is that the file does not exist, which may be normal."""
 
 
 class Listening(enum.StrEnum):
-    """Whether somebody listens on a socket."""
+    """State of a socket."""
 
     LISTENING = "listening"
     DEAD = "dead"
-    """Nobody: whoever made the socket has gone, or has closed it."""
+    """Stale: no process is listening."""
     UNKNOWN = "unknown"
-    """It could not be tried, for want of permission as a rule."""
+    """The connection failed for another reason, usually missing permission."""
 
 
 @attrs.frozen
 class SocketSeen:
-    """A socket in one of the directories in which plugins put theirs."""
+    """Socket in one of the directories for plugins."""
 
     path: str
     state: Listening
     pid: int | None = None
-    """The process that listens; None where the kernel does not tell, or where it is in a
-    namespace that cannot be seen from here."""
+    """Process that listens; None if the kernel does not say, as for a process in another PID
+    namespace."""
     process: str | None = None
-    """That process's name."""
+    """Name of that process."""
     problem: str | None = None
     """Why the state is unknown."""
 
     @property
     def name(self) -> str:
-        """The socket's file name."""
+        """File name of the socket."""
         return self.path.rpartition("/")[2]
 
 
 @attrs.frozen
 class KubeletConfig:
-    """The part of a kubelet's configuration that decides about devices and alignment."""
+    """Part of a kubelet's configuration that concerns devices and alignment."""
 
     source: str | None = None
-    """The configuration file; None if none was found."""
+    """Configuration file; None if there is none."""
+    # Not converted: rules interpret values as the kubelet does, and people read the originals.
     settings: Mapping[str, Any] = attrs.field(factory=dict)
-    """Fields of ``KubeletConfiguration``, as they stand in the file."""
+    """Fields of ``KubeletConfiguration`` with the values in the file."""
     flags: Mapping[str, str] = attrs.field(factory=dict)
-    """Flags of the running kubelet, without the dashes; they win."""
+    """Flags of the running kubelet, without dashes; they override the file."""
     pid: int | None = None
-    """The running kubelet; None if none was looked for or seen."""
+    """Process of the running kubelet; None if there is none."""
 
 
 @attrs.frozen
 class LoggedPod:
-    """A pod that has, or had, a directory for the logs of its containers."""
+    """Pod with a directory for container logs; the pod itself may be gone."""
 
     namespace: str
     name: str
@@ -91,42 +103,41 @@ class LoggedPod:
 
 @attrs.frozen
 class PodDirectories:
-    """The pods that the node's directories name."""
+    """Pods that the node's directories name."""
 
     uids: tuple[str, ...] | None = None
-    """Of each pod that the kubelet knows or has not cleaned up; None if that was not to be
-    read."""
+    """Pods that the kubelet knows or has not cleaned up; None if they could not be read."""
     logged: tuple[LoggedPod, ...] = ()
 
 
 @attrs.frozen
 class Snapshot:
-    """Everything that was read; what could not be read is None, and its part says why."""
+    """Everything that was read. What could not be read is None, and its part says why."""
 
     taken: str
-    """When, in UTC, as ``2026-01-31T12:00:00Z``."""
+    """Time in UTC, such as ``2026-01-31T12:00:00Z``."""
     tool: str
-    """The version of what took it."""
+    """Version of devicemanager that took the snapshot."""
     node: str
-    """The machine's host name."""
+    """Host name."""
     root: str
-    """The kubelet's directory."""
+    """Directory of the kubelet."""
     parts: tuple[Part, ...] = ()
     pods: tuple[Pod, ...] | None = None
-    """What PodResources List answered."""
+    """Response of PodResources List."""
     allocatable: Allocatable | None = None
-    """What PodResources GetAllocatableResources answered."""
+    """Response of PodResources GetAllocatableResources."""
     checkpoint: bytes | None = None
-    """The contents of ``kubelet_internal_checkpoint``."""
+    """Contents of ``kubelet_internal_checkpoint``."""
     cpu_state: bytes | None = None
-    """The contents of ``cpu_manager_state``."""
+    """Contents of ``cpu_manager_state``."""
     memory_state: bytes | None = None
-    """The contents of ``memory_manager_state``."""
+    """Contents of ``memory_manager_state``."""
     sockets: tuple[SocketSeen, ...] | None = None
     numa: NumaMachine | None = None
     config: KubeletConfig | None = None
     directories: PodDirectories | None = None
 
     def part(self, name: str) -> Part | None:
-        """The part of that name; None if nobody looked for it."""
+        """Return the part with this name; None if it was not collected."""
         return next((part for part in self.parts if part.name == name), None)

@@ -1,4 +1,4 @@
-"""The names of pods of which a checkpoint knows the UID alone."""
+"""Names of the pods in a checkpoint, which contains only their UIDs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from checkpoint import Checkpoint, PodDevicesEntry
-from devicemanager.snapshot.errors import SnapshotError
-from devicemanager.snapshot.model import PodDirectories
+from devicemanager.snapshot.model import PodDirectories, SnapshotError
 from podresources.values import Pod, ids_by_resource
 
 __all__ = ["Names", "from_directories", "from_kubectl", "from_pod_resources", "ids_of", "matches"]
@@ -16,25 +15,26 @@ __all__ = ["Names", "from_directories", "from_kubectl", "from_pod_resources", "i
 Names: TypeAlias = Mapping[str, str]
 """UID to ``namespace/name``."""
 
-# A static pod has one UID on its node, made of its manifest, and another in the API.
+# A static pod has one UID on its node, computed from its manifest, and another one in the API.
 _STATIC = ("kubernetes.io/config.hash", "kubernetes.io/config.mirror")
 
 
 def from_directories(directories: PodDirectories | None) -> Names:
-    """As the directories of the pods' logs say."""
+    """Return the names in the directories of container logs."""
     logged = () if directories is None else directories.logged
     return {pod.uid: f"{pod.namespace}/{pod.name}" for pod in logged}
 
 
 def from_pod_resources(saved: Checkpoint, pods: Iterable[Pod]) -> Names:
-    """Those of the pods whose container holds just what an entry says: PodResources has no
-    UIDs. Where two pods would do, neither is named."""
+    """Return the names of pods with a container that has exactly the devices of an entry:
+    PodResources has no UIDs. If two pods match, the UID gets no name."""
     found = matches(saved, pods)
     return {uid: name for uid, names in found.items() if len(names) == 1 for name in names}
 
 
 def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[str]]:
-    """The pods that may be the one of a UID, for each UID that has some."""
+    """Return the names of the pods that match a UID, for each UID with a match."""
+    # Container name, resource and devices together are almost always unique on a node.
     holdings: dict[tuple[str, str, frozenset[str]], set[str]] = {}
     for pod in pods:
         for container in pod.containers:
@@ -49,21 +49,22 @@ def matches(saved: Checkpoint, pods: Iterable[Pod]) -> Mapping[str, frozenset[st
 
 
 def ids_of(entry: PodDevicesEntry) -> frozenset[str]:
-    """The devices of an entry, each once."""
+    """Return the devices of an entry, each once."""
     return frozenset(id_ for ids in (entry.device_ids or {}).values() for id_ in ids or ())
 
 
 def from_kubectl(data: bytes, source: str) -> Names:
-    """Those in what ``kubectl get pods -o json`` prints, of one pod or of many. Raises
-    SnapshotError for anything else."""
+    """Return the names in the output of ``kubectl get pods -o json``, for one pod or many. Raises
+    SnapshotError for any other data."""
     try:
         content = json.loads(data)
+    # RecursionError, because the file may come from anyone: nested lists can be very deep.
     except (ValueError, RecursionError):
-        raise SnapshotError(f"{source}: this is no JSON: {_EXPECTED}") from None
+        raise SnapshotError(f"{source}: not JSON: {_EXPECTED}") from None
     return dict(_pods(content, source))
 
 
-_EXPECTED = "what `kubectl get pods --all-namespaces -o json` prints is expected"
+_EXPECTED = "expected the output of `kubectl get pods --all-namespaces -o json`"
 
 
 def _pods(content: Any, source: str) -> Iterator[tuple[str, str]]:
@@ -74,9 +75,10 @@ def _pods(content: Any, source: str) -> Iterator[tuple[str, str]]:
         metadata = _mapping(_mapping(item).get("metadata"))
         uid, name = metadata.get("uid"), metadata.get("name")
         if not isinstance(uid, str) or not isinstance(name, str):
-            raise SnapshotError(f"{source}: a pod in it has no name or UID: {_EXPECTED}")
+            raise SnapshotError(f"{source}: a pod without name or UID: {_EXPECTED}")
         title = f"{metadata.get('namespace') or 'default'}/{name}"
         yield uid, title
+        # The checkpoint has the UID of the node for a static pod, so add both.
         annotations = _mapping(metadata.get("annotations"))
         for key in _STATIC:
             if isinstance(static := annotations.get(key), str):

@@ -1,8 +1,12 @@
-"""The archive: a few plain files in a tar, compressed.
+"""The archive: a few regular files in a gzip-compressed tar.
 
-It comes from anybody. So nothing is ever unpacked to a disk, only the plainest headers are
-understood (a file, or the directory itself), every size is bounded before anything is read,
-and what is compressed may not grow without end.
+An archive can come from anyone, so reading it must be safe:
+
+* nothing is unpacked to disk, so names and links cannot reach outside of a directory;
+* only headers of regular files and of the directory are accepted: no links, devices, or
+  extension headers;
+* decompression stops at a limit, so a small file cannot fill the memory;
+* every size in a header is checked against the data that is really there.
 """
 
 from __future__ import annotations
@@ -16,24 +20,25 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from devicemanager.snapshot import layout
-from devicemanager.snapshot.errors import SnapshotError
+from devicemanager.snapshot.model import SnapshotError
 
 __all__ = ["is_packed", "pack", "unpack"]
 
 _BLOCK: Final = tarfile.BLOCKSIZE
 _MAGIC: Final = b"\x1f\x8b"
 _NAME: Final = re.compile(rf"(?:\./)?{layout.DIRECTORY}/([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}})")
-_PLAIN: Final = (tarfile.REGTYPE, tarfile.AREGTYPE)
+_REGULAR: Final = (tarfile.REGTYPE, tarfile.AREGTYPE)
 _MODE: Final = 0o600
 
 
 def is_packed(data: bytes) -> bool:
-    """Whether ``data`` may be an archive of ours; no checkpoint begins so."""
+    """Return True if the data may be a snapshot archive; no checkpoint begins like one."""
     return data.startswith(_MAGIC)
 
 
 def pack(files: Mapping[str, bytes], modified: int) -> bytes:
-    """An archive of files by name. The same files and time make the same bytes."""
+    """Return an archive of files by name. The same files and time give the same bytes."""
+    # The fixed mode and time make archives comparable, and hide who took the snapshot.
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in files.items():
@@ -44,46 +49,50 @@ def pack(files: Mapping[str, bytes], modified: int) -> bytes:
 
 
 def unpack(data: bytes, source: str) -> dict[str, bytes]:
-    """The archive's files by name; ``source`` names it in errors. Raises SnapshotError."""
+    """Return the files by name. ``source`` names the archive in errors. Raises SnapshotError."""
     files: dict[str, bytes] = {}
     for name, content in _members(_inflated(data, source), source):
         if name in files:
-            raise SnapshotError(f"{source}: this is no snapshot: {name} is in it twice")
+            raise SnapshotError(f"{source}: not a snapshot: duplicate file {name}")
         files[name] = content
     if layout.INDEX not in files:
-        raise SnapshotError(f"{source}: this is no snapshot: there is no {layout.INDEX} in it")
+        raise SnapshotError(f"{source}: not a snapshot: {layout.INDEX} is missing")
     return files
 
 
 def _inflated(data: bytes, source: str) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            # One byte more than allowed, to notice a larger archive without reading all of it.
             tar = stream.read(layout.MAX_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise SnapshotError(
-            f"{source}: this is no snapshot, or it is damaged: it cannot be unpacked ({error})"
+            f"{source}: not a snapshot, or damaged: it cannot be decompressed ({error})"
         ) from None
     if len(tar) > layout.MAX_UNPACKED:
-        raise SnapshotError(f"{source}: unpacked it has more than {layout.MAX_UNPACKED} bytes")
+        raise SnapshotError(f"{source}: more than {layout.MAX_UNPACKED} bytes when decompressed")
     return tar
 
 
 def _members(tar: bytes, source: str) -> Iterator[tuple[str, bytes]]:
+    # Not with tarfile itself: it would seek, follow extension headers and accept damaged ones.
     position = count = 0
     while position + _BLOCK <= len(tar) and any(tar[position : position + _BLOCK]):
         count += 1
         if count > layout.MAX_MEMBERS:
-            raise SnapshotError(f"{source}: it has more than {layout.MAX_MEMBERS} files")
+            raise SnapshotError(f"{source}: more than {layout.MAX_MEMBERS} files")
         member = _member(tar[position : position + _BLOCK], source)
         start = position + _BLOCK
+        # A size in base-256 encoding can be negative or huge.
         if not 0 <= member.size <= len(tar) - start:
-            raise SnapshotError(f"{source}: {member.name!r} in it is cut off")
-        if member.type in _PLAIN and member.size <= layout.MAX_FILE:
+            raise SnapshotError(f"{source}: {member.name!r} is truncated")
+        if member.type in _REGULAR and member.size <= layout.MAX_FILE:
             yield _name(member, source), tar[start : start + member.size]
-        elif member.type in _PLAIN:
-            raise SnapshotError(f"{source}: {member.name!r} in it is larger than any part may be")
+        elif member.type in _REGULAR:
+            raise SnapshotError(f"{source}: {member.name!r} has more than {layout.MAX_FILE} bytes")
         elif member.type != tarfile.DIRTYPE or member.size:
-            raise SnapshotError(f"{source}: {member.name!r} in it is no plain file")
+            raise SnapshotError(f"{source}: {member.name!r} is not a regular file")
+        # Contents are padded to whole blocks; this rounds up.
         position = start + -(-member.size // _BLOCK) * _BLOCK
 
 
@@ -92,13 +101,13 @@ def _member(header: bytes, source: str) -> tarfile.TarInfo:
         return tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError) as error:
         raise SnapshotError(
-            f"{source}: this is no snapshot: what is compressed in it is no tar ({error}); "
-            "decompress it if it is another file"
+            f"{source}: not a snapshot: compressed, but not a tar archive ({error}); decompress "
+            "it if it is another file"
         ) from None
 
 
 def _name(member: tarfile.TarInfo, source: str) -> str:
     match = _NAME.fullmatch(member.name)
     if match is None:
-        raise SnapshotError(f"{source}: this is no snapshot: {member.name!r} is no part of one")
+        raise SnapshotError(f"{source}: not a snapshot: unexpected file {member.name!r}")
     return match[1]

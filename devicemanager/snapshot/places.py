@@ -1,4 +1,4 @@
-"""Where the things of a node are, on this machine or where its file system is mounted."""
+"""Paths of a node's files, on this machine or where its file system is mounted."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ KUBELET_ROOT: Final = "var/lib/kubelet"
 
 @attrs.frozen
 class Places:
-    """Paths as they are to be opened from here."""
+    """Paths to open from here."""
 
     host: Path
-    """The root of the machine's file system."""
+    """Root of the node's file system."""
     root: Path
-    """The kubelet's directory."""
+    """Directory of the kubelet."""
     plugin_dir: Path
     config: Path | None
-    """The kubelet's configuration file; None: there is no telling."""
+    """Configuration file of the kubelet; None if it is unknown."""
     config_dir: Path | None = None
     pid: int | None = None
-    """The running kubelet."""
+    """Process of the running kubelet."""
     flags: Mapping[str, str] = attrs.field(factory=dict)
 
     @classmethod
@@ -39,41 +39,42 @@ class Places:
         plugin_dir: Path | None = None,
         config: Path | None = None,
     ) -> Places:
-        """The places of the kubelet that runs on ``host``, or of one whose directory is
-        ``root``: what runs beside that is another's then, and is not looked at."""
+        """Find the paths of the kubelet that runs on ``host``, or of the one with directory
+        ``root``. With ``root``, a running kubelet is ignored: it is another one."""
+        # A kubelet can have another directory and configuration; only its flags show that.
         pid, flags = (_running(host) if root is None else None) or (None, {})
-        below = root or _there(host, flags.get("root-dir")) or host / KUBELET_ROOT
+        below = root or _on_host(host, flags.get("root-dir")) or host / KUBELET_ROOT
         fixed = host / KUBELET_ROOT / "device-plugins"
         plugins = below / "device-plugins"
         return cls(
             host=host,
             root=below,
-            # Kubelets have it there whatever their root directory; ours have it below.
+            # Real kubelets always have it there; mock kubelets have it in their own directory.
             plugin_dir=plugin_dir or (fixed if root is None else plugins),
-            config=config or _there(host, flags.get("config")) or below / "config.yaml",
-            config_dir=_there(host, flags.get("config-dir")),
+            config=config or _on_host(host, flags.get("config")) or below / "config.yaml",
+            config_dir=_on_host(host, flags.get("config-dir")),
             pid=pid,
             flags=flags,
         )
 
     @property
     def pod_resources(self) -> Path:
-        """The PodResources socket."""
+        """PodResources socket."""
         return self.root / "pod-resources" / "kubelet.sock"
 
     @property
     def registry(self) -> Path:
-        """Where plugins wait for the plugin watcher."""
+        """Directory of sockets for the plugin watcher."""
         return self.root / "plugins_registry"
 
     @property
     def pods(self) -> Path:
-        """A directory for each pod, named by its UID."""
+        """Directory with a subdirectory per pod, named by its UID."""
         return self.root / "pods"
 
     @property
     def logs(self) -> Path:
-        """A directory for each pod, with namespace, name and UID in its name."""
+        """Directory with a subdirectory per pod, named by namespace, name and UID."""
         return self.host / "var/log/pods"
 
 
@@ -84,6 +85,6 @@ def _running(host: Path) -> tuple[int, dict[str, str]] | None:
         return None
 
 
-def _there(host: Path, path: str | None) -> Path | None:
-    """A path of the node's, as it is seen from here."""
+def _on_host(host: Path, path: str | None) -> Path | None:
+    """Return the path to open from here for a path on the node."""
     return host / path.lstrip("/") if path else None

@@ -1,4 +1,8 @@
-"""From the files of an archive to a snapshot. Needs the extra ``snapshot``."""
+"""Read a snapshot from its archive. Needs the extra ``snapshot``.
+
+The shapes here are those of the JSON commands that write the same data, such as
+``devicemanager pods -o json``. Wrong types are rejected, unknown fields are ignored.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,14 @@ import msgspec
 
 from devicemanager.kubelet.host.numa import NumaError, from_content
 from devicemanager.snapshot import layout
-from devicemanager.snapshot.errors import SnapshotError
-from devicemanager.snapshot.model import KubeletConfig, Part, PodDirectories, Snapshot, SocketSeen
+from devicemanager.snapshot.model import (
+    KubeletConfig,
+    Part,
+    PodDirectories,
+    Snapshot,
+    SnapshotError,
+    SocketSeen,
+)
 from devicemanager.snapshot.packing import unpack
 from podresources.values import (
     Allocatable,
@@ -28,8 +38,8 @@ T = TypeVar("T")
 
 
 def read_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
-    """The snapshot in an archive; ``source`` names it in errors. Raises SnapshotError for
-    anything that is not one, of a version that is known."""
+    """Return the snapshot in an archive. ``source`` names the archive in errors. Raises
+    SnapshotError if it is not one, or has an unknown version."""
     files = _Files(unpack(data, source), source)
     index = files.index()
     pods, allocatable = files.get(layout.POD_RESOURCES, _Pods), files.allocatable()
@@ -53,7 +63,7 @@ def read_snapshot(data: bytes, source: str = "snapshot") -> Snapshot:
 
 
 class _Files:
-    """The files of one archive, as values."""
+    """Files of one archive, as values."""
 
     def __init__(self, files: Mapping[str, bytes], source: str) -> None:
         self._files = files
@@ -63,7 +73,7 @@ class _Files:
         return self._files.get(name)
 
     def get(self, name: str, kind: type[T]) -> T | None:
-        """A JSON file's value; None if the archive does not have it."""
+        """Return the value of a JSON file; None if the file is missing."""
         data = self._files.get(name)
         if data is None:
             return None
@@ -73,13 +83,14 @@ class _Files:
             raise SnapshotError(f"{self._source}: {name}: {error}") from None
 
     def index(self) -> _Index:
-        """The index, once its version is one that is known."""
+        """Return the index, after a check of its version."""
+        # The version first: with another one, the other fields may be different, too.
         head = self.get(layout.INDEX, _Head)
         if head is None or head.schema != layout.SCHEMA:
             schema = "" if head is None else head.schema
             raise SnapshotError(
-                f"{self._source}: its schema is {schema[:80]!r}, and this version of devicemanager "
-                f"reads {layout.SCHEMA}: use the one that wrote it"
+                f"{self._source}: unknown schema {schema[:80]!r}: this version of devicemanager "
+                f"reads {layout.SCHEMA}; use the version that wrote the file"
             )
         index = self.get(layout.INDEX, _Index)
         assert index is not None
@@ -90,6 +101,7 @@ class _Files:
         return None if found is None else Allocatable(*found.values())
 
     def numa(self) -> Any:
+        # Not through msgspec, because `--numa FILE` reads the same shape with the same checks.
         data = self._files.get(layout.NUMA)
         if data is None:
             return None
@@ -127,7 +139,7 @@ class _Memory(msgspec.Struct):
 
 
 class _Holdings(msgspec.Struct):
-    """What ``resources -o json`` prints."""
+    """Output of ``resources -o json``."""
 
     devices: tuple[_Devices, ...] = ()
     cpu_ids: tuple[int, ...] = ()
@@ -136,7 +148,7 @@ class _Holdings(msgspec.Struct):
     def values(
         self,
     ) -> tuple[tuple[ContainerDevices, ...], tuple[int, ...], tuple[ContainerMemory, ...]]:
-        """Devices, CPUs and memory."""
+        """Return devices, CPUs and memory."""
         devices = (
             ContainerDevices(each.resource_name, each.device_ids, each.numa_nodes)
             for each in self.devices
@@ -156,7 +168,7 @@ class _Container(_Holdings, kw_only=True):
 
 
 class _Pod(msgspec.Struct):
-    """A pod of what ``pods -o json`` prints."""
+    """A pod in the output of ``pods -o json``."""
 
     namespace: str
     name: str

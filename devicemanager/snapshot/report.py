@@ -1,4 +1,4 @@
-"""A snapshot for people: what is wrong first, each with what to do, then what there is."""
+"""A snapshot as text for people and as data for programs: findings first, then the node."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from devicemanager.snapshot.rules import ADVICE, Finding, Severity
 __all__ = ["as_data", "lines"]
 
 _MOST_IDS = 12
-_HEADINGS = ("RESOURCE", "IN CHECKPOINT", "ALLOCATABLE", "HELD", "DEVICES")
+_HEADINGS = ("RESOURCE", "IN CHECKPOINT", "ALLOCATABLE", "ALLOCATED", "DEVICES")
 
 
 def lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
-    """The report with what was found, line by line, safe for a terminal."""
+    """Iterate over the lines of the report; they are safe for a terminal."""
+    # Texts of a snapshot are untrusted: a terminal must not interpret them.
     for line in _lines(node, found):
         yield printable(line)
 
@@ -26,10 +27,11 @@ def _lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
     snapshot = node.snapshot
     yield f"node {snapshot.node}, {snapshot.taken}, kubelet in {snapshot.root}"
     yield ""
-    yield _verdict(node, found)
+    yield _summary(node, found)
     for finding in found:
         yield ""
         yield from _finding(finding)
+    # What was not read comes before the tables, because these are incomplete then.
     yield from _unread(node)
     yield from _resources(node)
     yield from _pods(node)
@@ -37,14 +39,14 @@ def _lines(node: Node, found: Sequence[Finding]) -> Iterator[str]:
     yield from _machine(node)
 
 
-def _verdict(node: Node, found: Sequence[Finding]) -> str:
-    unread = sum(part.problem is not None and not part.absent for part in node.snapshot.parts)
-    parts = f"{unread} part{'s' if unread > 1 else ''} could not be" if unread else ""
+def _summary(node: Node, found: Sequence[Finding]) -> str:
+    # With findings, unread parts follow below; without any, they limit what "no problems" means.
     counts = {each: sum(one.severity is each for one in found) for each in Severity}
-    named = [f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items() if n]
-    if named:
-        return ", ".join(named)
-    return "nothing is wrong in what could be read" + (f", and {parts}" if parts else "")
+    if found:
+        return ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items() if n)
+    unread = sum(part.problem is not None and not part.absent for part in node.snapshot.parts)
+    parts = f"{unread} part{'s' if unread > 1 else ''} could not be read" if unread else ""
+    return "no problems found" + (f", but {parts}" if parts else "")
 
 
 def _finding(finding: Finding) -> Iterator[str]:
@@ -59,7 +61,7 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 def _unread(node: Node) -> Iterator[str]:
     parts = [part for part in node.snapshot.parts if part.problem is not None]
-    for title, absent in (("could not be read:", False), ("not there:", True)):
+    for title, absent in (("could not be read:", False), ("do not exist:", True)):
         some = [part for part in parts if part.absent is absent]
         if some:
             yield from ("", title)
@@ -68,26 +70,28 @@ def _unread(node: Node) -> Iterator[str]:
 
 
 def _resources(node: Node) -> Iterator[str]:
-    rows = [_resource(node, *each) for each in _held(node)]
+    rows = [_resource(node, *each) for each in _allocated(node)]
     if rows:
         yield ""
         yield from _table([_HEADINGS, *rows])
 
 
-def _held(node: Node) -> list[tuple[str, int]]:
-    """Every resource, by name, with how many of its devices pods hold."""
-    held = Counter(resource for resource, _ in node.holders)
-    return [(name, held[name]) for name in sorted({*node.registered, *(node.offered or ()), *held})]
+def _allocated(node: Node) -> list[tuple[str, int]]:
+    """Return every resource by name, with the number of its allocated devices."""
+    counts = Counter(resource for resource, _ in node.allocated_to)
+    names = {*node.registered, *(node.allocatable or ()), *counts}
+    return [(name, counts[name]) for name in sorted(names)]
 
 
-def _resource(node: Node, name: str, held: int) -> tuple[str, ...]:
-    registered, offered = node.registered.get(name), node.offered
-    ids = {*(registered or ()), *((offered or {}).get(name, ()))}
+def _resource(node: Node, name: str, allocated: int) -> tuple[str, ...]:
+    registered, allocatable = node.registered.get(name), node.allocatable
+    ids = {*(registered or ()), *((allocatable or {}).get(name, ()))}
     return (
         name,
         "-" if registered is None else str(len(registered)),
-        "?" if offered is None else str(len(offered.get(name, ()))),
-        "?" if node.snapshot.pods is None else str(held),
+        # 0 and "unknown" mean very different things here.
+        "?" if allocatable is None else str(len(allocatable.get(name, ()))),
+        "?" if node.snapshot.pods is None else str(allocated),
         _some(sorted(ids)),
     )
 
@@ -123,7 +127,7 @@ def _machine(node: Node) -> Iterator[str]:
     aligned, machine = node.alignment, node.snapshot.numa
     yield ""
     if node.snapshot.config is None:
-        yield "topology policy: not known, the kubelet's configuration was not read"
+        yield "topology policy: unknown, the kubelet's configuration was not read"
     else:
         options = "".join(f", {name}={value}" for name, value in sorted(aligned.options.items()))
         yield f"topology policy {aligned.policy}, scope {aligned.scope}{options}"
@@ -144,7 +148,7 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def as_data(node: Node, found: Sequence[Finding]) -> dict[str, Any]:
-    """The same for programs (docs/json.md)."""
+    """Return the report as plain data, as described in docs/json.md."""
     snapshot = node.snapshot
     return {
         "node": snapshot.node,
@@ -183,10 +187,11 @@ def _as_data(finding: Finding) -> dict[str, Any]:
 
 
 def _resources_data(node: Node) -> Iterable[dict[str, Any]]:
-    for name, held in _held(node):
+    for name, allocated in _allocated(node):
+        allocatable = node.allocatable
         yield {
             "resource_name": name,
             "in_checkpoint": len(node.registered[name]) if name in node.registered else None,
-            "allocatable": None if node.offered is None else len(node.offered.get(name, ())),
-            "held": None if node.snapshot.pods is None else held,
+            "allocatable": None if allocatable is None else len(allocatable.get(name, ())),
+            "held": None if node.snapshot.pods is None else allocated,
         }

@@ -1,7 +1,7 @@
-"""The state files of the CPU manager and the memory manager. Needs the extra ``snapshot``.
+"""State files of the CPU manager and the memory manager. Needs the extra ``snapshot``.
 
-A kubelet that does not like one of them rejects to start, which is the opposite of what it
-does with the checkpoint of devices.
+A kubelet does not start if one of them is invalid. A damaged device checkpoint, in contrast, is
+only logged.
 """
 
 from __future__ import annotations
@@ -14,50 +14,51 @@ import msgspec
 
 from checkpoint.fnv import fnv1a_32
 from devicemanager.kubelet.host.numa import NumaError, id_list
-from devicemanager.snapshot.errors import SnapshotError
+from devicemanager.snapshot.model import SnapshotError
 
-__all__ = ["CpuState", "MemoryBlockHeld", "MemoryState", "cpu_state", "memory_state"]
+__all__ = ["CpuState", "MemoryBlock", "MemoryState", "cpu_state", "memory_state"]
 
 T = TypeVar("T")
 
 STATIC_CPU: Final = "static"
 STATIC_MEMORY: Final = "Static"
 _POD_LEVEL: Final = " PodEntries:(state.PodCPUAssignments)map[]"
-"""What the hashed text has besides from v1.36 on, with gate PodLevelResourceManagers."""
+"""Addition to the hashed text since v1.36 with gate PodLevelResourceManagers."""
 
 
 @attrs.frozen
 class CpuState:
-    """What ``cpu_manager_state`` says."""
+    """Contents of ``cpu_manager_state``."""
 
     policy: str
     default: frozenset[int]
-    """The CPUs that no container has for itself."""
+    """Shared CPUs, which no container has exclusively."""
     assigned: Mapping[str, Mapping[str, frozenset[int]]]
     """By pod UID and container."""
     checksum: int
     expected: tuple[int, ...]
-    """Checksums that are right for this data; empty where that is not known."""
+    """Correct checksums for this data; empty if they cannot be computed."""
 
     @property
     def known(self) -> frozenset[int]:
-        """Every CPU that the file names."""
+        """All CPUs in the file."""
         return self.default.union(*self.exclusive)
 
     @property
     def exclusive(self) -> tuple[frozenset[int], ...]:
-        """The CPUs of each container that has some for itself."""
-        return tuple(cpus for held in self.assigned.values() for cpus in held.values())
+        """Exclusive CPUs of each container that has some."""
+        return tuple(cpus for containers in self.assigned.values() for cpus in containers.values())
 
     @property
     def is_intact(self) -> bool:
-        """False if the checksum is wrong. 0 stands for none (VerifyChecksum, v1.36)."""
+        """False if the checksum is wrong. 0 means that there is none (VerifyChecksum, v1.36)."""
+        # An unknown checksum counts as intact: a false alarm would make an admin drain the node.
         return not self.checksum or not self.expected or self.checksum in self.expected
 
 
 @attrs.frozen
-class MemoryBlockHeld:
-    """Memory of one type that a container has on some NUMA nodes."""
+class MemoryBlock:
+    """Memory of one type on some NUMA nodes, assigned to a container."""
 
     type: str
     size: int
@@ -66,27 +67,28 @@ class MemoryBlockHeld:
 
 @attrs.frozen
 class MemoryState:
-    """What ``memory_manager_state`` says. Its checksum is not checked."""
+    """Contents of ``memory_manager_state``. Its checksum is not verified."""
 
     policy: str
     totals: Mapping[int, Mapping[str, int]]
     """Bytes by NUMA node and type of memory."""
     allocatable: Mapping[str, Mapping[int, int]]
-    """Bytes that containers may get, by type of memory and NUMA node."""
-    assigned: Mapping[str, Mapping[str, tuple[MemoryBlockHeld, ...]]]
+    """Bytes for containers, by type of memory and NUMA node."""
+    assigned: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]]
     """By pod UID and container."""
 
 
 def cpu_state(data: bytes) -> CpuState:
     """Read ``cpu_manager_state``. Raises SnapshotError."""
     file = _decoded(data, _CpuFile)
+    # The text of pod-level assignments is not known, so a file with some is not verified.
     expected: tuple[int, ...] = ()
-    if not file.podEntries and all(isinstance(held, dict) for held in file.entries.values()):
+    if not file.podEntries and all(isinstance(each, dict) for each in file.entries.values()):
         expected = tuple(_checksum(file, more) for more in ("", _POD_LEVEL))
     assigned = {
-        uid: {name: _cpus(text) for name, text in held.items()}
-        for uid, held in file.entries.items()
-        if isinstance(held, dict)
+        uid: {name: _cpus(text) for name, text in containers.items()}
+        for uid, containers in file.entries.items()
+        if isinstance(containers, dict)
     }
     return CpuState(file.policyName, _cpus(file.defaultCpuSet), assigned, file.checksum, expected)
 
@@ -98,16 +100,17 @@ def memory_state(data: bytes) -> MemoryState:
         node: {type_: table.total for type_, table in state.memoryMap.items()}
         for node, state in file.machineState.items()
     }
+    # The file has a table per node and type; the users ask by type.
     allocatable: dict[str, dict[int, int]] = {}
     for node, state in file.machineState.items():
         for type_, table in state.memoryMap.items():
             allocatable.setdefault(type_, {})[node] = table.allocatable
     assigned = {
         uid: {
-            name: tuple(MemoryBlockHeld(b.type, b.size, b.numaAffinity) for b in blocks)
-            for name, blocks in held.items()
+            name: tuple(MemoryBlock(b.type, b.size, b.numaAffinity) for b in blocks)
+            for name, blocks in containers.items()
         }
-        for uid, held in file.entries.items()
+        for uid, containers in file.entries.items()
     }
     return MemoryState(file.policyName, totals, allocatable, assigned)
 
@@ -127,8 +130,9 @@ def _cpus(text: str) -> frozenset[int]:
 
 
 def _checksum(file: _CpuFile, more: str) -> int:
-    """FNV-1a 32 over what Go prints of the value (CPUManagerCheckpoint, v1.36)."""
-    entries = _printed((uid, _printed(held.items())) for uid, held in file.entries.items())
+    """Return FNV-1a 32 of the value's text as Go prints it (CPUManagerCheckpoint, v1.36)."""
+    # Go prints maps sorted by key, so the text does not depend on their order.
+    entries = _printed((uid, _printed(each.items())) for uid, each in file.entries.items())
     text = (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){file.policyName} "
         f"DefaultCPUSet:(string){file.defaultCpuSet} "
@@ -141,7 +145,7 @@ def _printed(items: Iterable[tuple[str, str]]) -> str:
     return f"map[{' '.join(f'{name}:{value}' for name, value in sorted(items))}]"
 
 
-# Fields are named as in the files.
+# The fields have the names of the files.
 class _CpuFile(msgspec.Struct):
     policyName: str = ""
     defaultCpuSet: str = ""
@@ -150,10 +154,10 @@ class _CpuFile(msgspec.Struct):
     checksum: int = 0
 
     def __post_init__(self) -> None:
-        for held in self.entries.values():
-            # Before v1.19 a container's id stood there, with its CPUs.
-            if not isinstance(held, str) and not _is_texts(held):
-                raise ValueError("entries: CPUs by pod and container are expected")
+        for each in self.entries.values():
+            # Before v1.19, entries had the CPUs by container ID, without pods.
+            if not isinstance(each, str) and not _is_texts(each):
+                raise ValueError("entries: expected CPUs by pod and container")
 
 
 def _is_texts(value: object) -> bool:

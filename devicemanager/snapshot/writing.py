@@ -1,4 +1,4 @@
-"""From a snapshot to the files of its archive."""
+"""Write a snapshot to an archive."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def archive(snapshot: Snapshot) -> bytes:
-    """The archive's bytes; the same snapshot makes the same ones."""
+    """Return the bytes of the archive; the same snapshot gives the same bytes."""
     return pack(dict(_files(snapshot)), calendar.timegm(time.strptime(snapshot.taken, TIME)))
 
 
 def _files(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield layout.INDEX, _index(snapshot)
+    # A part without data has no file, so that readers can distinguish empty from unread.
     if snapshot.pods is not None:
         pods = [pod_data(pod) for pod in snapshot.pods]
         yield layout.POD_RESOURCES, _json({"pod_resources": pods})

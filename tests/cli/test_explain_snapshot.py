@@ -19,10 +19,10 @@ from tests.snapshot.made_up import (
     GPU,
     ROOT,
     WHOLE,
+    allocatable,
     cpu_state,
     entry,
     memory_state,
-    offered,
     pod,
     saved,
     without,
@@ -154,7 +154,9 @@ def test_without_a_good_checkpoint_podresources_says_who_holds_what(explain: Any
 
 
 def test_devices_that_are_not_allocatable_are_unhealthy(explain: Any) -> None:
-    status, out, _ = explain(attrs.evolve(WHOLE, allocatable=offered("g0", "g1", "g2")), {GPU: 1})
+    status, out, _ = explain(
+        attrs.evolve(WHOLE, allocatable=allocatable("g0", "g1", "g2")), {GPU: 1}
+    )
     assert status == 1
     assert "x unhealthy" in out
     none = ["--what-if", "policy=none"]
@@ -216,11 +218,13 @@ def test_state_files_that_cannot_be_read_are_left_out(explain: Any) -> None:
 def test_numa_nodes_that_the_machine_does_not_have_are_believed_of_the_devices(
     explain: Any,
 ) -> None:
-    far = Allocatable(tuple(attrs.evolve(each, nodes=(3,)) for each in offered("g0", "g3").devices))
+    far = Allocatable(
+        tuple(attrs.evolve(each, nodes=(3,)) for each in allocatable("g0", "g3").devices)
+    )
     _, out, _ = explain(attrs.evolve(WHOLE, allocatable=far, pods=(pod("a", "g0"),)), {GPU: 1})
     assert "node 3 [" in out
     huge = Allocatable(
-        tuple(attrs.evolve(each, nodes=(10**9, -4)) for each in offered("g3").devices)
+        tuple(attrs.evolve(each, nodes=(10**9, -4)) for each in allocatable("g3").devices)
     )
     none = ["--what-if", "policy=none"]
     assert explain(attrs.evolve(WHOLE, allocatable=huge), {GPU: 1}, *none)[0] == 0

@@ -1,4 +1,4 @@
-"""``devicemanager snapshot``: of a mock kubelet, whole and broken, and of what is no snapshot."""
+"""``devicemanager snapshot`` and ``snapshot show``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def shown(tmp_path: Path, capsys: Any) -> Any:
-    """What is shown of a snapshot."""
+    """Function that runs ``snapshot show`` on a snapshot."""
 
     def show(snapshot: Any, *argv: str) -> tuple[int, str, str]:
         (tmp_path / "s.tar.gz").write_bytes(archive(snapshot))
@@ -38,7 +38,7 @@ def shown(tmp_path: Path, capsys: Any) -> Any:
     return show
 
 
-def test_of_a_mock_kubelet(
+def test_snapshot_of_a_mock_kubelet_shows_its_devices(
     mock_kubelet: Any, simulated_plugin: Any, tmp_path: Path, capsys: Any
 ) -> None:
     plugin = simulated_plugin(GPU, 2)
@@ -51,8 +51,8 @@ def test_of_a_mock_kubelet(
     assert file.stat().st_mode & 0o777 == 0o600
     status, out, _ = run(capsys, "show", str(file))
     assert status == 0
-    assert "nothing is wrong in what could be read\n" in out
-    assert f"{GPU}  2              2            1     gpu-mock-0,gpu-mock-1\n" in out
+    assert "no problems found\n" in out
+    assert f"{GPU}  2              2            1          gpu-mock-0,gpu-mock-1\n" in out
     assert f"({os.getpid()})" in out
     file.unlink()
     plugin.stop()
@@ -65,7 +65,7 @@ def test_of_a_mock_kubelet(
     assert "https://github.com/kubernetes/kubernetes/issues/121994" in out
 
 
-def test_nothing_is_overwritten(mock_kubelet: Any, tmp_path: Path, capsys: Any) -> None:
+def test_existing_file_is_not_overwritten(mock_kubelet: Any, tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "there"
     file.write_text("mine")
     status, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
@@ -73,9 +73,7 @@ def test_nothing_is_overwritten(mock_kubelet: Any, tmp_path: Path, capsys: Any) 
     assert err == f"devicemanager: error: {file} exists: name another file\n"
 
 
-def test_a_disk_that_is_full_leaves_no_part_of_a_snapshot(
-    mock_kubelet: Any, tmp_path: Path, capsys: Any
-) -> None:
+def test_full_disk_leaves_no_partial_file(mock_kubelet: Any, tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "whole"
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
@@ -88,7 +86,7 @@ def test_a_disk_that_is_full_leaves_no_part_of_a_snapshot(
     assert not file.exists()
 
 
-def test_a_name_is_made_if_none_is_given(
+def test_default_file_name_has_node_and_time(
     mock_kubelet: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,7 +96,7 @@ def test_a_name_is_made_if_none_is_given(
     assert made.name.endswith("Z.tar.gz")
 
 
-def test_through_pipes(
+def test_snapshot_can_be_piped(
     mock_kubelet: Any, capsysbinary: Any, monkeypatch: Any, tmp_path: Path
 ) -> None:
     assert main(["snapshot", "--root", str(mock_kubelet.root), "-o", "-"]) == 0
@@ -110,37 +108,37 @@ def test_through_pipes(
         assert main(["snapshot", "show", "-"]) == 0
 
 
-def test_no_kubelet_is_one_line(tmp_path: Path, capsys: Any) -> None:
+def test_directory_without_a_kubelet_is_a_one_line_error(tmp_path: Path, capsys: Any) -> None:
     status, out, err = run(capsys, "--root", str(tmp_path), "-o", str(tmp_path / "x"))
     assert (status, out) == (2, "")
-    assert "nothing of a kubelet can be read in" in err
+    assert "no kubelet found in" in err
     assert not (tmp_path / "x").exists()
 
 
-def test_a_source_of_several_parts_is_warned_of_once(
+def test_unreadable_source_of_several_parts_warns_once(
     mock_kubelet: Any, tmp_path: Path, capsys: Any
 ) -> None:
-    """PodResources is asked for pods and for what is allocatable."""
+    """PodResources is the source of pods and of allocatable devices."""
     path, root = mock_kubelet.pod_resources_socket, mock_kubelet.root
     mock_kubelet.stop()
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
         _, _, err = run(capsys, "--root", str(root), "-o", str(tmp_path / "node.tar.gz"))
-    assert err == f"devicemanager: warning: {path}: nobody listens on it: not in the snapshot\n"
+    assert err == f"devicemanager: warning: {path}: no process is listening: not in the snapshot\n"
 
 
-def test_a_compressed_file_that_is_no_snapshot(tmp_path: Path, capsys: Any) -> None:
+def test_other_compressed_file_is_an_error(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "kubelet_internal_checkpoint.gz"
     file.write_bytes(gzip.compress(b"x" * 2000))
     for words in (["snapshot", "show"], ["checkpoint", "verify"]):
         assert main([*words, str(file)]) == 2
         assert capsys.readouterr().err == (
-            f"devicemanager: error: {file}: this is no snapshot: what is compressed in it is no "
-            "tar (invalid header); decompress it if it is another file\n"
+            f"devicemanager: error: {file}: not a snapshot: compressed, but not a tar archive "
+            "(invalid header); decompress it if it is another file\n"
         )
 
 
-def test_what_was_not_read_is_a_warning_on_the_terminal_and_in_the_report(
+def test_unreadable_part_is_a_warning_and_in_the_report(
     mock_kubelet: Any, tmp_path: Path, capsys: Any
 ) -> None:
     (mock_kubelet.root / "cpu_manager_state").mkdir()
@@ -150,12 +148,12 @@ def test_what_was_not_read_is_a_warning_on_the_terminal_and_in_the_report(
     assert err == f"devicemanager: warning: {seen}: not in the snapshot\n"
     assert "4 of 9 parts; not on this node: kubelet_internal_checkpoint, memory" in out
     _, out, _ = run(capsys, "show", str(file))
-    assert "\nnothing is wrong in what could be read, and 1 part could not be\n" in out
+    assert "\nno problems found, but 1 part could not be read\n" in out
     assert f"\ncould not be read:\n  cpu_manager_state: {seen}\n" in out
     assert "  memory_manager_state: " in out
 
 
-def test_what_is_wrong_comes_first(shown: Any) -> None:
+def test_report_begins_with_problems(shown: Any) -> None:
     status, out, err = shown(attrs.evolve(WHOLE, pods=(pod("a", "g0"), pod("b", "g0"))))
     lines = out.splitlines()
     assert (status, err) == (1, "")
@@ -163,10 +161,10 @@ def test_what_is_wrong_comes_first(shown: Any) -> None:
     assert lines[2:9] == [
         "1 error",
         "",
-        f"ERROR: device g0 of {GPU} is held by 2 pods: ml/a, ml/b",
-        "  PodResources says so",
-        "  -> delete one of the pods, and do not trust what the device did meanwhile",
-        "  -> restart nothing before that: both would get the device again",
+        f"ERROR: device g0 of {GPU} is allocated to 2 pods: ml/a, ml/b",
+        "  by PodResources",
+        "  -> delete one of the pods, and do not trust the results of the device since then",
+        "  -> restart nothing before: both pods would get the device again",
         "  see docs/broken-node.md#two-pods-on-one-device "
         "https://github.com/kubernetes/kubernetes/issues/137534 "
         "https://github.com/kubernetes/kubernetes/issues/75880",
@@ -175,16 +173,16 @@ def test_what_is_wrong_comes_first(shown: Any) -> None:
     assert "NUMA nodes 0,1" in lines
 
 
-def test_a_report_as_data(shown: Any) -> None:
+def test_report_as_json(shown: Any) -> None:
     status, out, _ = shown(attrs.evolve(WHOLE, allocatable=Allocatable()), "-o", "json")
-    told = json.loads(out)
-    assert (status, told["schema"]) == (1, "devicemanager.snapshot-report/v1")
-    (found,) = told["findings"]
+    data = json.loads(out)
+    assert (status, data["schema"]) == (1, "devicemanager.snapshot-report/v1")
+    (found,) = data["findings"]
     assert (found["kind"], found["severity"]) == ("resource-without-plugin", "error")
     assert found["device_ids"] == ["g0", "g1", "g2", "g3"]
     assert found["pods"] == ["ml/infer", "ml/train"]
-    assert told["pods"] == {"u-infer": "ml/infer", "u-train": "ml/train"}
-    assert told["resources"] == [
+    assert data["pods"] == {"u-infer": "ml/infer", "u-train": "ml/train"}
+    assert data["resources"] == [
         {"resource_name": GPU, "in_checkpoint": 4, "allocatable": 0, "held": 3}
     ]
     bare = attrs.evolve(WHOLE, pods=(), checkpoint=saved())
@@ -196,7 +194,7 @@ def test_a_report_as_data(shown: Any) -> None:
     assert (status, json.loads(out)["findings"]) == (0, [])
 
 
-def test_names_that_a_terminal_would_obey_are_escaped(shown: Any) -> None:
+def test_terminal_sequences_in_names_are_escaped(shown: Any) -> None:
     _, out, _ = shown(attrs.evolve(WHOLE, node="\x1b[31m\u202eevil", pods=(pod("\x1b]0;x", "g0"),)))
     assert "\x1b" not in out
     assert "\u202e" not in out
@@ -208,7 +206,7 @@ def test_names_that_a_terminal_would_obey_are_escaped(shown: Any) -> None:
     [b"", b"{}", gzip.compress(b"x" * 600), b"\x1f\x8b\x08"],
     ids=["empty", "json", "no tar", "cut off"],
 )
-def test_what_is_no_snapshot_is_one_line(content: bytes, tmp_path: Path, capsys: Any) -> None:
+def test_invalid_snapshot_is_a_one_line_error(content: bytes, tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "x"
     file.write_bytes(content)
     status, out, err = run(capsys, "show", str(file))
@@ -216,29 +214,29 @@ def test_what_is_no_snapshot_is_one_line(content: bytes, tmp_path: Path, capsys:
     assert err.startswith(f"devicemanager: error: {file}: ")
     assert len(err.splitlines()) == 1
     status, out, err = run(capsys, "show", str(file), "-o", "json")
-    told = json.loads(out)
-    assert (status, told["file"]) == (2, str(file))
-    assert err == f"devicemanager: error: {told['error']}\n"
+    data = json.loads(out)
+    assert (status, data["file"]) == (2, str(file))
+    assert err == f"devicemanager: error: {data['error']}\n"
 
 
-def test_a_directory_and_a_missing_file(tmp_path: Path, capsys: Any) -> None:
+def test_directory_and_missing_file_are_errors(tmp_path: Path, capsys: Any) -> None:
     assert run(capsys, "show", str(tmp_path))[2].endswith("it is a directory, not a regular file\n")
     assert run(capsys, "show", str(tmp_path / "none"))[2].endswith("No such file or directory\n")
 
 
-def test_the_usage_of_show_is_its_own(capsys: Any) -> None:
+def test_usage_of_show_is_separate(capsys: Any) -> None:
     status, _, err = run(capsys, "show")
     assert status == 2
     assert err.startswith("usage: devicemanager snapshot show [-h] [-o {text,json}] FILE\n")
     assert "devicemanager snapshot show: error: the following arguments are required" in err
 
 
-def test_resources_that_nobody_asked_about(shown: Any) -> None:
+def test_unknown_counts_are_question_marks(shown: Any) -> None:
     _, out, _ = shown(without(WHOLE, layout.ALLOCATABLE, "switched off"))
     assert f"{GPU}  4              ?            3 " in out
 
 
-def test_without_the_extra_a_snapshot_is_taken_and_not_shown(
+def test_snapshot_without_the_extra_can_be_taken_but_not_shown(
     mock_kubelet: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, "msgspec", None)

@@ -1,8 +1,8 @@
-"""A device plugin that is right, but for what its switches make wrong.
+"""A device plugin that is correct, except for the faults that its switches add.
 
-``python breakable.py --dir DIR [--switch NAME]...``. Its devices stand in a file that hooks
-write, a line each: an id and its health; SIGUSR1 makes it look again. It is written on bare
-gRPC, since the framework of this project would not let most of this happen.
+Usage: ``python breakable.py --dir DIR [--switch NAME]...``. Hooks write its devices to a file,
+one line with ID and health each; SIGUSR1 makes the plugin read it again. It uses gRPC directly,
+because the framework of this project prevents most of these faults.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _POLL = 0.05
 
 
 def die(text: str) -> NoReturn:
-    """As an error that nobody catches, from any thread."""
+    """Exit as after an uncaught error, from any thread."""
     print(text, file=sys.stderr, flush=True)
     os._exit(1)
 
 
 class Devices:
-    """The devices, and who waits for a change."""
+    """The devices, with notifications of changes."""
 
     def __init__(self, path: Path, switches: set[str], prefix: str) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class Devices:
         self.read()
 
     def read(self) -> None:
-        """Take in the file; without one, four healthy devices."""
+        """Read the file; without one there are four healthy devices."""
         with self.reading:
             self._read()
 
@@ -96,7 +96,7 @@ class Service(dp_grpc.DevicePluginServicer):
         self.resource = resource
         self.allocations = 0
         self.seen: set[str] = set()
-        self.kept: list[bytes] = []
+        self.garbage: list[bytes] = []
         self.prepared: set[str] = set()
         self.busy = threading.Lock()
         self.lists = 0
@@ -148,7 +148,7 @@ class Service(dp_grpc.DevicePluginServicer):
             context.add_callback(lambda: threading.Thread(target=time.sleep, args=(3600,),
                                                           daemon=True).start())  # fmt: skip
         if "stale-handlers" in on:
-            yield from self.lists_to_anybody()
+            yield from self.shared_lists()
         sent = -1
         shown: dict[str, str] = {}
         began = time.monotonic()
@@ -173,12 +173,12 @@ class Service(dp_grpc.DevicePluginServicer):
                 shown = health
             sent = version
             if "queue-memory" in on:
-                self.kept.append(secrets.token_bytes(12 << 20))
+                self.garbage.append(secrets.token_bytes(12 << 20))
             yield self.list(health)
 
-    def lists_to_anybody(self) -> Iterator[dp.ListAndWatchResponse]:
-        """An update goes to one handler, whoever waits longest, and its stream may be long
-        gone."""
+    def shared_lists(self) -> Iterator[dp.ListAndWatchResponse]:
+        """Yield lists like a handler on a shared channel: an update goes to the handler that has
+        waited longest, even if its stream has ended."""
         yield self.list(dict(self.devices.health))
         while True:
             self.devices.updates.get()
@@ -223,7 +223,7 @@ class Service(dp_grpc.DevicePluginServicer):
         if "slots" in on and self.allocations > 100:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no slot is left")
         if "leak-allocations" in on:
-            self.kept.append(secrets.token_bytes(1 << 17))
+            self.garbage.append(secrets.token_bytes(1 << 17))
         containers = [list(each.devices_ids) for each in request.container_requests]
         if "per-device" in on:
             containers = [[id_] for ids in containers for id_ in ids]
@@ -333,7 +333,7 @@ class Service(dp_grpc.DevicePluginServicer):
 
 
 class Info(pr_grpc.RegistrationServicer):
-    """For the plugin watcher."""
+    """Registration service for the plugin watcher."""
 
     def __init__(self, plugin: Plugin) -> None:
         self.plugin = plugin
@@ -378,7 +378,7 @@ class Plugin:
         self.leaked: list[object] = []
         self._artefact: Path | None = None
 
-    # -- what the service asks -----------------------------------------------------------
+    # -- used by the services -----------------------------------------------------------
 
     def options(self) -> dp.DevicePluginOptions:
         on = self.switches
@@ -412,7 +412,7 @@ class Plugin:
         if "long-socket" in self.switches:
             die("OSError: AF_UNIX path too long")
         bound = path
-        if "fixed-socket" in self.switches:  # the one that serves there must see no gap
+        if "fixed-socket" in self.switches:  # replaced at once: the other instance must see no gap
             bound = path.with_name(f".{os.getpid()}")
         bound.unlink(missing_ok=True)
         server = grpc.server(ThreadPoolExecutor(16))
@@ -471,7 +471,7 @@ class Plugin:
             dp_grpc.RegistrationStub(channel).Register(request, timeout=60)
 
     def come_up(self) -> None:
-        """Serve and register everything, as often as it takes."""
+        """Serve and register all resources, with retries."""
         on = self.switches
         if "deprecation" in on and (self.directory / "DEPRECATION").exists():
             return
@@ -543,7 +543,7 @@ class Plugin:
                     self.identity = self.kubelet()
 
     def is_lost(self) -> bool:
-        """Whether the kubelet may have forgotten this plugin."""
+        """Return True if the kubelet may have forgotten this plugin."""
         on = self.switches
         identity = self.kubelet()
         if identity is None:
@@ -561,11 +561,11 @@ class Plugin:
         return "ignores-stream" not in on and self.streams_ended.is_set() and self.no_stream()
 
     def is_taken(self, path: Path) -> bool:
-        """Whether another instance serves there now."""
+        """Return True if another instance serves at this path now."""
         return sockets.FileIdentity.of(path) not in (None, self.own[path])
 
     def no_stream(self) -> bool:
-        """Whether a resource had list streams, and has none any more."""
+        """Return True if all ListAndWatch streams of a resource have ended."""
         lives = [service.live for _, service, _ in self.servers.values()]
         return any(live and all(event.is_set() for event in live) for live in lives)
 
@@ -616,15 +616,15 @@ def main() -> None:
     if not args.dir.is_dir():
         if "silent" in switches:
             os._exit(3)
-        sys.exit(f"{args.dir} is no directory")
+        sys.exit(f"{args.dir} is not a directory")
     plugin = Plugin(args.dir, switches)
     libc = ctypes.CDLL(None)
     if "two-watches" in switches:
         plugin.leaked += [libc.inotify_init(), libc.inotify_init()]
     if "needs-inotify" in switches and libc.inotify_init() < 0:
         threading.Event().wait()
-    # A handler would run when the main thread next executes code, which a signal that another
-    # thread takes does not make it do.
+    # Wait for signals instead of installing handlers: if another thread gets the signal, a
+    # handler runs only when the main thread next executes code, and that may be never.
     signals = {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     worker = threading.Thread(target=plugin.run, daemon=True)

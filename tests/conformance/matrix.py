@@ -1,4 +1,4 @@
-"""Which switch of the breakable plugin makes which checks fail."""
+"""Which switch of the breakable plugin fails which checks of the suite."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import attrs
 
-from devicemanager.conformance import Limits, PluginUnderTest
-from devicemanager.conformance.plugin_under_test import Hook
+from devicemanager.conformance import Hook, Limits, PluginUnderTest
 from tests.paths import ROOT
 
 RESOURCE = "conformance.example.com/device"
@@ -20,28 +19,28 @@ PLUGIN = Path(__file__).with_name("breakable.py")
 
 @attrs.frozen
 class Case:
-    """A switch, and what the suite must say of it."""
+    """A switch, and the checks that must fail with it."""
 
     switch: str
     fails: tuple[str, ...]
-    """The checks that it is for: they fail or warn."""
+    """Checks that the switch is made for: they fail or warn."""
     also: tuple[str, ...] = ()
-    """Others that cannot pass then; ``why`` says why."""
+    """Other checks that cannot pass with it; ``why`` gives the reason."""
     why: str = ""
-    besides: tuple[str, ...] = ()
-    """Switches that the good plugin needs to be looked at there."""
+    base: tuple[str, ...] = ()
+    """Switches without which the checks would not notice the switch."""
     limits: Mapping[str, float] = attrs.field(factory=dict)
 
 
 def case(
-    switch: str, *fails: str, also: str = "", why: str = "", besides: str = "", **limits: float
+    switch: str, *fails: str, also: str = "", why: str = "", base: str = "", **limits: float
 ) -> Case:
-    return Case(switch, fails, tuple(also.split()), why, tuple(besides.split()), limits)
+    return Case(switch, fails, tuple(also.split()), why, tuple(base.split()), limits)
 
 
 CASES = (
     case("no-register", "R01", start_seconds=3),
-    case("register-first", "R02", also="R01", why="it never gets registered"),
+    case("register-first", "R02", also="R01", why="it never registers"),
     case("endpoint-path", "R03", also="R01", why="the kubelet rejects it"),
     case("bad-name", "R04", start_seconds=5, also="R01", why="the kubelet rejects it"),
     case("long-socket", "R05", start_seconds=5, also="R01", why="it cannot serve"),
@@ -74,7 +73,7 @@ CASES = (
         "K03",
         recover_seconds=3,
         also="K02 K05 K06 K08 K09 L04",
-        why="one restart right after another; it looks at kubelet.sock alone",
+        why="restarts in quick succession; it watches only kubelet.sock",
     ),
     case("spin-when-away", "K04"),
     case("exit-on-cancel", "K05"),
@@ -82,17 +81,17 @@ CASES = (
         "ignores-own",
         "K06",
         recover_seconds=3,
-        besides="ignores-stream",
+        base="ignores-stream",
         also="K08",
-        why="it looks at kubelet.sock alone",
+        why="it watches only kubelet.sock",
     ),
     case(
         "ignores-kubelet",
         "K07",
         recover_seconds=3,
-        besides="ignores-stream",
+        base="ignores-stream",
         also="K08",
-        why="a stream that has ended is not noticed",
+        why="it does not notice the end of its stream",
     ),
     case("ignores-stream", "K08", recover_seconds=3),
     case(
@@ -108,27 +107,25 @@ CASES = (
         "K10",
         start_seconds=8,
         also="K11",
-        why="a second instance finds the first one's file",
+        why="the second instance finds the socket of the first one",
     ),
     case("unlink-by-name", "K11", also="K12", why="the name is the same for all instances"),
     case("fixed-socket", "K12"),
-    case(
-        "random-ids", "K13", also="K10 S03", why="the ids are compared over a restart of the plugin"
-    ),
+    case("random-ids", "K13", also="K10 S03", why="the IDs differ after a plugin restart"),
     case("mount-removed", "K14"),
     case(
         "exit-0-on-loss",
         "K15",
         also="K01 K02 K03 K04 K05 K07 K09 K13 L04",
-        why="it ends with the kubelet, and nobody starts it again",
+        why="it exits with the kubelet, and is not started again",
     ),
     case("late-list", "W01", first_list_warn_seconds=1, register_delay_seconds=6),
     case(
         "short-stream",
         "W02",
-        besides="ignores-stream",
+        base="ignores-stream",
         also="K08 K11",
-        why="a stream that has ended is not noticed",
+        why="it does not notice the end of its stream",
     ),
     case("twice-listed", "W03"),
     case("lowercase-health", "W04"),
@@ -142,14 +139,14 @@ CASES = (
         "W10",
         extra_memory_bytes=64 << 20,
         also="W14",
-        why="nothing removes its many devices",
+        why="the hook cannot remove its many devices",
     ),
     case(
         "one-stream",
         "W11",
-        besides="ignores-stream",
+        base="ignores-stream",
         also="K08",
-        why="a stream that has ended is not noticed",
+        why="it does not notice the end of its stream",
     ),
     case("chatty", "W12"),
     case("queue-memory", "W13", also="L04 L06", why="each list stays in memory"),
@@ -167,14 +164,19 @@ CASES = (
     case("slow-options", "O01", options_seconds=0.5),
     case("no-preference", "O02"),
     case("no-pre-start", "O03"),
-    case("exit-on-odd-call", "O04", besides="no-calls"),
+    case("exit-on-odd-call", "O04", base="no-calls"),
     case("per-device", "A01"),
-    case("accept-unknown", "A02", also="A04", why="an unknown device is taken beside another, too"),
+    case(
+        "accept-unknown",
+        "A02",
+        also="A04",
+        why="it also accepts an unknown device together with another one",
+    ),
     case("accept-broken", "A03"),
     case("accept-partly", "A04"),
     case("order-matters", "A05"),
     case("changes", "A06"),
-    case("slots", "A07", allocations=200, also="A08 L06", why="these allocate as often"),
+    case("slots", "A07", allocations=200, also="A08 L06", why="they allocate as often"),
     case("deadlock", "A08", allocate_seconds=1),
     case("slow-allocate", "A09", allocations=2, parallel_rounds=1, single_devices=2),
     case("relative-path", "A10"),
@@ -188,8 +190,8 @@ CASES = (
     case("shared-node", "A18"),
     case("late-allocatable", "A19"),
     case("ignores-must", "P01"),
-    case("no-edges", "P02", also="P01", why="its random questions have edges"),
-    case("needs-all", "P03", also="P01", why="in its random questions a device is missing, too"),
+    case("no-edges", "P02", also="P01", why="some random requests leave no choice"),
+    case("needs-all", "P03", also="P01", why="a device is missing in random requests, too"),
     case("exit-on-infeasible", "P04"),
     case("random-preference", "P05"),
     case("slow-preference", "P05", random_preferences=3, same_preferences=2),
@@ -201,14 +203,14 @@ CASES = (
         also="S02 S03",
         why="each call has the same deadline",
     ),
-    case("prepare-once", "S02", also="S01", why="other checks have prepared the device before"),
+    case("prepare-once", "S02", also="S01", why="another check has prepared the device before"),
     case("prepare-needs-allocate", "S03"),
     case("prepare-unknown", "S04"),
     case("stubborn", "L01", stop_seconds=4),
     case("leaves-socket", "L02"),
     case("removes-others", "L03"),
     case("leak-descriptors", "L04", restarts=5, stream_end_seconds=1),
-    case("leaky-idle", "L05", also="K04", why="it is as busy while the kubelet is away"),
+    case("leaky-idle", "L05", also="K04", why="it is as busy without a kubelet"),
     case("leak-allocations", "L06", allocations=300),
     case("two-watches", "L07"),
     case("needs-inotify", "L07", start_seconds=6),
@@ -217,10 +219,10 @@ CASES = (
 )
 
 _OF_TWO = ("same-variable", "all-or-nothing")
-"""Switches with which it has a second resource."""
+"""Switches with which the plugin has a second resource."""
 
 NOTHING_FAILS = ("L09", "L10")
-"""Checks that report, and never fail."""
+"""Checks that only report."""
 
 QUICK = {"idle_seconds": 2.0, "recover_seconds": 20.0, "away_seconds": 1.0, "settle_seconds": 0.4,
          "register_window_seconds": 2.0, "register_delay_seconds": 1.5, "restarts": 5,
@@ -228,17 +230,18 @@ QUICK = {"idle_seconds": 2.0, "recover_seconds": 20.0, "away_seconds": 1.0, "set
 
 
 def limits(case: Case | None = None) -> Limits:
+    """Return short limits, with those of the case."""
     return Limits(**(QUICK | dict(case.limits if case else {})))
 
 
 def broken(case: Case) -> PluginUnderTest:
-    """The plugin of a case, with the resources that it should serve: it may not register any."""
+    """Return the plugin of a case. Its resources are named because it may register none."""
     resources = [RESOURCE, f"{RESOURCE}-2"] if case.switch in _OF_TWO else [RESOURCE]
-    return attrs.evolve(subject(case.switch, *case.besides), resources=resources)
+    return attrs.evolve(plugin(case.switch, *case.base), resources=resources)
 
 
-def subject(*switches: str) -> PluginUnderTest:
-    """The breakable plugin with these switches, and with all hooks."""
+def plugin(*switches: str) -> PluginUnderTest:
+    """Return the breakable plugin with these switches and with all hooks."""
     words = [word for switch in switches for word in ("--switch", switch)]
     return PluginUnderTest(
         command=[sys.executable, PLUGIN, "--dir", "{plugin_dir}", *words],
@@ -266,7 +269,7 @@ def _break(values: Mapping[str, str]) -> None:
     _write(values, _lines(values) | {values["id"]: "Unhealthy"})
 
 
-def _mend(values: Mapping[str, str]) -> None:
+def _recover(values: Mapping[str, str]) -> None:
     _write(values, _lines(values) | {values["id"]: "Healthy"})
 
 
@@ -281,9 +284,9 @@ def _remove(values: Mapping[str, str]) -> None:
 
 HOOKS: Mapping[str, Hook] = {
     "break-device": _break,
-    "mend-device": _mend,
+    "recover-device": _recover,
     "add-device": _add,
     "remove-device": _remove,
 }
 GOOD = ("numa", "devices", "cdi", "mount", "registry", "two")
-"""Switches of the good plugin, so that every check applies."""
+"""Switches of the correct plugin that make every check apply."""

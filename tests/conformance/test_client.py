@@ -1,4 +1,4 @@
-"""What a check sees of a plugin that does not answer."""
+"""The suite's ListAndWatch streams, with plugins that send nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devicemanager.conformance.client import CallFailed, ListStream
 
 
 class Mute:
-    """A stream on which nothing comes until it is cancelled."""
+    """Stream without messages, until it is cancelled."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
@@ -28,11 +28,11 @@ class Mute:
         self._cancelled.set()
 
 
-def test_a_stream_without_a_list_is_given_up() -> None:
-    with pytest.raises(CallFailed, match=r"no list came within 0.01 s"):
+def test_next_times_out_without_a_device_list() -> None:
+    with pytest.raises(CallFailed, match=r"no device list within 0.01 s"):
         ListStream(Mute()).next(0.01)
 
 
-def test_a_stream_that_ends() -> None:
-    with pytest.raises(CallFailed, match="the plugin ended it"):
+def test_next_fails_when_the_plugin_ends_the_stream() -> None:
+    with pytest.raises(CallFailed, match="the plugin ended the stream"):
         ListStream(iter(())).next()

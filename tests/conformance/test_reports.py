@@ -1,4 +1,4 @@
-"""What comes of verdicts: profile, exit status, files in every form."""
+"""Reports: profile, exit status, waivers, and files in every format."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from xml.etree import ElementTree
 import pytest
 
 from devicemanager.conformance import (
+    FORMS,
     Check,
     CheckError,
+    Line,
     Outcome,
     PluginUnderTest,
     Profile,
@@ -23,21 +25,21 @@ from devicemanager.conformance import (
     select,
     write,
 )
-from devicemanager.conformance.outcomes import Line
-from devicemanager.conformance.reports import FORMS
 
 HOSTILE = "<script>alert(1)</script> \x1b[31m \x00 | `x` ]]> & \u202e \ud800"
 
 
-def check(id_: str) -> Check:
+def check_of(id_: str) -> Check:
     [found] = select([id_])
     return found
 
 
 def report(**outcomes: Outcome) -> Report:
-    """Verdicts by the ids of checks."""
+    """Return a report with these outcomes by check ID."""
     verdicts = tuple(
-        Verdict(check(id_), outcome, HOSTILE, 1.5, (Line(0.5, "plugin", HOSTILE),), (HOSTILE,), "…")
+        Verdict(
+            check_of(id_), outcome, HOSTILE, 1.5, (Line(0.5, "plugin", HOSTILE),), (HOSTILE,), "…"
+        )
         for id_, outcome in outcomes.items()
     )
     return Report(
@@ -64,14 +66,14 @@ def test_profile_and_exit_status(
     assert made.exit_status() == status
 
 
-def test_a_profile_decides_by_its_own_checks() -> None:
+def test_exit_status_depends_only_on_checks_of_the_profile() -> None:
     made = report(R01=Outcome.PASS, K01=Outcome.FAIL)
     assert made.exit_status(Profile.CORE) == 0
     assert made.exit_status(Profile.RESILIENT) == 1
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_with_a_hostile_plugin(form: str, tmp_path: Path) -> None:
+def test_output_of_a_hostile_plugin_is_escaped_in_every_format(form: str, tmp_path: Path) -> None:
     path = tmp_path / form
     made = report(R01=Outcome.FAIL, K01=Outcome.WARN, W02=Outcome.SKIP, L09=Outcome.PASS)
     write(made, form, path)
@@ -83,7 +85,7 @@ def test_every_form_with_a_hostile_plugin(form: str, tmp_path: Path) -> None:
         ElementTree.fromstring(text)
 
 
-def test_the_json_has_everything(tmp_path: Path) -> None:
+def test_json_report_is_complete(tmp_path: Path) -> None:
     write(report(R01=Outcome.FAIL), "json", tmp_path / "report")
     data = json.loads((tmp_path / "report").read_text())
     assert data["schema"] == "devicemanager.check/v1"
@@ -92,7 +94,7 @@ def test_the_json_has_everything(tmp_path: Path) -> None:
     assert (only["id"], only["outcome"], only["seen"]) == ("R01", "fail", HOSTILE)
 
 
-def test_the_junit_file_counts(tmp_path: Path) -> None:
+def test_junit_report_counts_outcomes_by_family(tmp_path: Path) -> None:
     made = report(R01=Outcome.FAIL, R02=Outcome.SKIP, K01=Outcome.PASS, W01=Outcome.ERROR)
     write(made, "junit", tmp_path / "report")
     root = ElementTree.parse(tmp_path / "report").getroot()
@@ -104,7 +106,7 @@ def test_the_junit_file_counts(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_page_has_no_script_and_loads_nothing(tmp_path: Path) -> None:
+def test_html_page_has_no_script_and_loads_nothing(tmp_path: Path) -> None:
     write(report(R01=Outcome.FAIL), "html", tmp_path / "report")
 
     class Reader(HTMLParser):
@@ -115,15 +117,15 @@ def test_the_page_has_no_script_and_loads_nothing(tmp_path: Path) -> None:
     Reader().feed((tmp_path / "report").read_text())
 
 
-def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(CheckError, match=r"cannot write the report .*nowhere"):
+def test_unwritable_report_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckError, match=r"cannot write report .*nowhere"):
         write(report(R01=Outcome.PASS), "json", tmp_path / "nowhere" / "x")
 
 
 TODAY = datetime.date(2026, 11, 1)
 
 
-def test_a_waiver_holds_until_its_day() -> None:
+def test_waiver_is_valid_until_its_date() -> None:
     waivers = Waivers([Waiver("K06", "known", TODAY)], TODAY)
     assert waivers.applied("K06", Outcome.FAIL, "no")[0] is Outcome.WAIVED
     assert waivers.applied("K07", Outcome.FAIL, "no") == (Outcome.FAIL, "no")
@@ -135,20 +137,26 @@ def test_a_waiver_holds_until_its_day() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a: 1", "is a list of id, reason and expires"),
-        ("- K06", "entry 1 has just id, reason and expires"),
-        ("- {id: K66, reason: x, expires: 2027-01-01}", "there is no check 'K66'"),
-        ("- {id: K06, reason: ' ', expires: 2027-01-01}", "reason says why K06 may fail"),
-        ("- {id: K06, reason: x, expires: soon}", "expires is a date"),
+        ("a: 1", "expected a list of id, reason and expires"),
+        ("- K06", "entry 1: invalid waiver 'K06': expected id, reason and expires"),
+        ("- {id: K66, reason: x, expires: 2027-01-01}", "entry 1: unknown check 'K66'"),
+        (
+            "- {id: K06, reason: ' ', expires: 2027-01-01}",
+            "entry 1: empty reason: say why K06 may fail",
+        ),
+        (
+            "- {id: K06, reason: x, expires: soon}",
+            "entry 1: invalid expires 'soon': expected a date",
+        ),
         ("- {", r"waivers.yaml: not YAML: line \d, column \d"),
         ("- {id: K06, id: K06, reason: x, expires: 2027-01-01}", 'line 1: key "id" already set'),
-        ("- {id: K06, reason: x, expires: 2027-01-01}\n" * 2, "entry 2: K06 is there twice"),
-        ("", "is a list of id, reason and expires"),
+        ("- {id: K06, reason: x, expires: 2027-01-01}\n" * 2, "entry 2: duplicate waiver for K06"),
+        ("", "expected a list of id, reason and expires"),
         ("- \udcff", r"not UTF-8 text \(byte 2\)"),
         (None, "cannot read waivers"),
     ],
 )
-def test_waivers_that_cannot_be(content: str | None, message: str, tmp_path: Path) -> None:
+def test_invalid_waivers_are_rejected(content: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "waivers.yaml"
     if content is not None:
         path.write_text(content, errors="surrogateescape")
@@ -156,8 +164,8 @@ def test_waivers_that_cannot_be(content: str | None, message: str, tmp_path: Pat
         Waivers.read(path, ["K06"])
 
 
-def test_waivers_are_read(tmp_path: Path) -> None:
+def test_waivers_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "waivers.yaml"
-    path.write_text("- {id: K06, reason: being mended, expires: 2999-01-01}")
+    path.write_text("- {id: K06, reason: fix in review, expires: 2999-01-01}")
     outcome, _ = Waivers.read(path, ["K06"]).applied("K06", Outcome.FAIL, "no")
     assert outcome is Outcome.WAIVED

@@ -147,7 +147,7 @@ def test_remote_addresses_need_allow_remote(mock_kubelet):
 
 
 def test_second_server_for_a_kubelet_is_rejected(mock_kubelet, server, make_mock_kubelet):
-    with pytest.raises(StartError, match="another server answers on"):
+    with pytest.raises(StartError, match="another server is listening on"):
         ControlServer(mock_kubelet).start()
     assert MockKubeletClient(mock_kubelet.root).is_serving
     other = make_mock_kubelet()

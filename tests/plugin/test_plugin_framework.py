@@ -682,7 +682,7 @@ def test_invalid_names_of_discover_do_not_affect_others(kubelet, fast, records):
         ("gpu/x", "more than one '/'"),
         ("Vendor.com", "not a DNS domain"),
         ("", "not a DNS domain"),
-        ("mykubernetes.io", "Kubernetes' own"),
+        ("mykubernetes.io", "reserved for Kubernetes"),
         ("requests.vendor.com", "it starts with requests."),
         (None, "invalid namespace None: use a domain such as vendor.com"),
     ],

@@ -170,8 +170,8 @@ VALID_NAMES = ["vendor.com/gpu", "a/b", "example.com/a_B.c-9", f"{'a.' * 121}a/{
 INVALID_NAMES = {
     "gpu": "it has no domain",
     "": "it has no domain",
-    "kubernetes.io/gpu": "Kubernetes' own",
-    "x.kubernetes.io/gpu": "Kubernetes' own",
+    "kubernetes.io/gpu": "reserved for Kubernetes",
+    "x.kubernetes.io/gpu": "reserved for Kubernetes",
     "requests.vendor.com/gpu": "it starts with requests.",
     "Vendor.com/gpu": "not a DNS domain",
     "/gpu": "not a DNS domain",
@@ -179,7 +179,7 @@ INVALID_NAMES = {
     "vendor.com/": "not a name",
     "vendor.com/a/b": "more than one '/'",
     # The kubelet searches for kubernetes.io/ anywhere in the name.
-    "mykubernetes.io/gpu": "Kubernetes' own",
+    "mykubernetes.io/gpu": "reserved for Kubernetes",
     "vendor.com/-a": "not a name",
     "vendor.com/\u00e4": "not a name",
     f"vendor.com/{'n' * 64}": "not a name",

@@ -1,7 +1,7 @@
-"""Nodes in the trouble that docs/broken-node.md is about.
+"""Nodes with the problems of docs/broken-node.md.
 
-Each is a story in steps: up to the first ``yield`` the trouble comes about, and each further
-step is what the page tells the reader to do in words or with other people's commands.
+Each is a story in steps. The part before the first ``yield`` causes the problem. Each further part
+stands for what the reader does in words or with other commands, such as kubectl.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from podresources import (
 
 GPU = "vendor.com/gpu"
 GPUS = {"gpu-0": 0, "gpu-1": 0, "gpu-2": 1, "gpu-3": 1}
-"""With their NUMA nodes."""
+"""NUMA node of each device."""
 CONFIG = "kind: KubeletConfiguration\ntopologyManagerPolicy: {}\n"
 TRAIN, INFER = "6d1f6a0e-train", "0b9c2f4d-infer"
 NAMES = {TRAIN: "train", INFER: "infer"}
@@ -37,7 +37,7 @@ NAMES = {TRAIN: "train", INFER: "infer"}
 
 @attrs.define
 class BrokenNode:
-    """A machine's file system with a kubelet's directory, and sockets that somebody serves."""
+    """A machine's file system with a kubelet directory, and sockets with listeners."""
 
     host: Path
     _stack: contextlib.ExitStack = attrs.field(factory=contextlib.ExitStack)
@@ -75,7 +75,7 @@ class BrokenNode:
 
     def stop_kubelet(self) -> None:
         self._stack.close()
-        self._hang_up("kubelet.sock")
+        self._close("kubelet.sock")
 
     def start_plugin(self) -> None:
         self._listen("gpu.sock")
@@ -89,40 +89,42 @@ class BrokenNode:
             each.close()
 
     def _listen(self, name: str) -> None:
-        self._hang_up(name)
+        self._close(name)
         server = self._sockets[name] = socket.socket(socket.AF_UNIX)
         server.bind(str(self.root / "device-plugins" / name))
         server.listen()
 
-    def _hang_up(self, name: str) -> None:
+    def _close(self, name: str) -> None:
         if name in self._sockets:
             self._sockets.pop(name).close()
         (self.root / "device-plugins" / name).unlink(missing_ok=True)
 
-    def know(
+    def set_pods(
         self,
-        held: dict[str, tuple[str, ...]],
-        offered: Iterable[str] = GPUS,
+        allocated: dict[str, tuple[str, ...]],
+        allocatable: Iterable[str] = GPUS,
         ended: Iterable[str] = (),
     ) -> None:
-        """What PodResources says from now on, by the pods' UIDs; those that have ended are on
-        the node and not in its answer."""
+        """Set the content of PodResources, by pod UID. Pods that have ended are on the node, but
+        not in PodResources."""
         self._source.replace(
             pods=[
                 Pod(NAMES[uid], "ml", (Container("main", tuple(map(_placed, ids))),))
-                for uid, ids in held.items()
+                for uid, ids in allocated.items()
             ],
-            allocatable=Allocatable(tuple(map(_placed, offered))),
+            allocatable=Allocatable(tuple(map(_placed, allocatable))),
         )
         shutil.rmtree(self.root / "pods", ignore_errors=True)
-        for uid in (*held, *ended):
+        for uid in (*allocated, *ended):
             (self.root / "pods" / uid).mkdir(parents=True)
             logs = self.host / f"var/log/pods/ml_{NAMES[uid]}_{uid}"
             logs.mkdir(parents=True, exist_ok=True)
 
-    def write(self, held: dict[str, tuple[str, ...]], registered: Iterable[str] = GPUS) -> None:
-        """The checkpoint."""
-        entries = tuple(_entry(uid, ids) for uid, ids in held.items())
+    def write(
+        self, allocated: dict[str, tuple[str, ...]], registered: Iterable[str] = GPUS
+    ) -> None:
+        """Write the checkpoint."""
+        entries = tuple(_entry(uid, ids) for uid, ids in allocated.items())
         content = checkpoint.dumps(Checkpoint(entries, {GPU: tuple(registered)}))
         self.checkpoint.write_bytes(content)
 
@@ -144,27 +146,27 @@ BOTH = {TRAIN: ("gpu-0", "gpu-1"), INFER: ("gpu-2",)}
 
 def reboot(node: BrokenNode) -> Iterator[None]:
     node.write(BOTH)
-    node.know({}, offered=(), ended=BOTH)
+    node.set_pods({}, allocatable=(), ended=BOTH)
     node.kill_plugin()
     yield
     node.start_plugin()
-    node.know({}, ended=BOTH)
+    node.set_pods({}, ended=BOTH)
     node.write({})
     yield
 
 
 def nothing_allocatable(node: BrokenNode) -> Iterator[None]:
     node.write({INFER: ("gpu-2",)})
-    node.know({INFER: ("gpu-2",)}, offered=())
+    node.set_pods({INFER: ("gpu-2",)}, allocatable=())
     yield
-    node.know({INFER: ("gpu-2",)})
+    node.set_pods({INFER: ("gpu-2",)})
     yield
 
 
 def stale(node: BrokenNode) -> Iterator[None]:
-    node.know(BOTH)
+    node.set_pods(BOTH)
     node.write(BOTH)
-    node.know({INFER: ("gpu-2",)})
+    node.set_pods({INFER: ("gpu-2",)})
     yield
     node.stop_kubelet()
     yield
@@ -173,7 +175,7 @@ def stale(node: BrokenNode) -> Iterator[None]:
 
 
 def corrupt(node: BrokenNode) -> Iterator[None]:
-    node.know(BOTH)
+    node.set_pods(BOTH)
     node.write(BOTH)
     data = node.checkpoint.read_bytes()
     node.checkpoint.write_bytes(data[: data.index(b'"RegisteredDevices"') - 40])
@@ -181,25 +183,25 @@ def corrupt(node: BrokenNode) -> Iterator[None]:
     yield
     node.start_kubelet()
     node.write({TRAIN: BOTH[TRAIN]})
-    node.know({TRAIN: BOTH[TRAIN]})
+    node.set_pods({TRAIN: BOTH[TRAIN]})
     yield
 
 
 def numa(node: BrokenNode) -> Iterator[None]:
     (node.root / "config.yaml").write_text(CONFIG.format("single-numa-node"))
-    held = {TRAIN: ("gpu-0",), INFER: ("gpu-2",)}
-    node.know(held)
-    node.write(held)
+    allocated = {TRAIN: ("gpu-0",), INFER: ("gpu-2",)}
+    node.set_pods(allocated)
+    node.write(allocated)
     yield
 
 
 def twice(node: BrokenNode) -> Iterator[None]:
-    held = {TRAIN: ("gpu-0", "gpu-1"), INFER: ("gpu-1",)}
-    node.know(held)
-    node.write(held)
+    allocated = {TRAIN: ("gpu-0", "gpu-1"), INFER: ("gpu-1",)}
+    node.set_pods(allocated)
+    node.write(allocated)
     yield
-    node.know({TRAIN: held[TRAIN]})
-    node.write({TRAIN: held[TRAIN]})
+    node.set_pods({TRAIN: allocated[TRAIN]})
+    node.write({TRAIN: allocated[TRAIN]})
     yield
 
 
@@ -211,4 +213,4 @@ STORIES: dict[str, Callable[[BrokenNode], Iterator[None]]] = {
     "Rejected for NUMA nodes": numa,
     "Two pods on one device": twice,
 }
-"""By the headings of the page."""
+"""By heading of the page."""

@@ -1,4 +1,4 @@
-"""Nodes that do not exist: snapshots made by hand, whole unless a test breaks something."""
+"""Snapshots of a made-up node, without problems unless a test adds one."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def saved(*entries: PodDevicesEntry, registered: dict[str, tuple[str, ...]] | No
 
 
 def pod(name: str, *ids: str, resource: str = GPU, container: str = "main") -> Pod:
-    held = tuple(ContainerDevices(resource, (id_,), (int(id_[-1]) // 2,)) for id_ in ids)
-    return Pod(name, "ml", (Container(container, held),))
+    devices = tuple(ContainerDevices(resource, (id_,), (int(id_[-1]) // 2,)) for id_ in ids)
+    return Pod(name, "ml", (Container(container, devices),))
 
 
-def offered(*ids: str, resource: str = GPU) -> Allocatable:
+def allocatable(*ids: str, resource: str = GPU) -> Allocatable:
     return Allocatable(
         tuple(ContainerDevices(resource, (id_,), (int(id_[-1]) // 2,)) for id_ in ids)
     )
 
 
 def socket(path: str, state: Listening = Listening.LISTENING) -> SocketSeen:
-    alive = state is Listening.LISTENING
-    return SocketSeen(f"{ROOT}/{path}", state, 7 if alive else None, "plugin" if alive else None)
+    process = (7, "plugin") if state is Listening.LISTENING else (None, None)
+    return SocketSeen(f"{ROOT}/{path}", state, *process)
 
 
 SOCKETS = (
@@ -68,7 +68,7 @@ SOCKETS = (
 
 
 def cpu_state(policy: str = "none", default: str = "", **changes: Any) -> bytes:
-    """The file of a kubelet whose CPU manager has no policy, unless told otherwise."""
+    """Return a state file; by default that of a CPU manager without a policy."""
     content = {"policyName": policy, "defaultCpuSet": default, "checksum": 1353318690}
     return json.dumps(content | changes).encode()
 
@@ -85,7 +85,7 @@ WHOLE = Snapshot(
     root=ROOT,
     parts=PARTS,
     pods=(pod("infer", "g2"), pod("train", "g0", "g1")),
-    allocatable=offered("g0", "g1", "g2", "g3"),
+    allocatable=allocatable("g0", "g1", "g2", "g3"),
     checkpoint=saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2")),
     cpu_state=cpu_state(),
     memory_state=memory_state(),
@@ -94,11 +94,11 @@ WHOLE = Snapshot(
     config=KubeletConfig(f"{ROOT}/config.yaml", {"topologyManagerPolicy": "restricted"}),
     directories=PodDirectories(("u-infer", "u-train"), (LoggedPod("ml", "train", "u-train"),)),
 )
-"""Four GPUs on two NUMA nodes, three of them held by two pods."""
+"""Four GPUs on two NUMA nodes, three of them allocated to two pods."""
 
 
 def without(snapshot: Snapshot, name: str, problem: str, *, absent: bool = False) -> Snapshot:
-    """As if a part had not been read."""
+    """Return the snapshot as if a part had not been read."""
     fields = {
         layout.POD_RESOURCES: "pods",
         layout.ALLOCATABLE: "allocatable",

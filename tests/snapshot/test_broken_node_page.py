@@ -1,4 +1,4 @@
-"""docs/broken-node.md: every command is run on a node in that trouble, and prints what it says."""
+"""docs/broken-node.md: every command prints what the page shows, on a node with that problem."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def host(directory: Path, monkeypatch: Any) -> Path:
     return directory / "h"
 
 
-def test_every_section_has_its_story() -> None:
+def test_each_section_has_a_story() -> None:
     assert list(SECTIONS) == list(STORIES)
 
 
 @pytest.mark.parametrize("title", STORIES)
-def test_the_commands_do_what_the_page_says(title: str, host: Path, capsys: Any) -> None:
+def test_commands_print_what_the_page_shows(title: str, host: Path, capsys: Any) -> None:
     node = BrokenNode(host)
     steps = STORIES[title](node)
     try:
@@ -64,7 +64,7 @@ def run(command: str, host: Path, capsys: Any) -> str:
 
 
 def fits(printed: list[str], expected: list[str]) -> bool:
-    """Whether the lines are those, an ellipsis standing for any."""
+    """Return True if the lines match, where an ellipsis matches any lines."""
     if not expected:
         return not printed
     if expected[0] == SKIP:
@@ -72,7 +72,7 @@ def fits(printed: list[str], expected: list[str]) -> bool:
     return bool(printed) and printed[0] == expected[0] and fits(printed[1:], expected[1:])
 
 
-def test_advice_leads_to_sections_and_issues_are_upstream() -> None:
+def test_advice_links_to_existing_sections_and_upstream_issues() -> None:
     headings = {heading.lower().replace(" ", "-") for heading in SECTIONS}
     for advice in ADVICE.values():
         if advice.page:

@@ -1,4 +1,4 @@
-"""Reading a node: what is there, what is not, and what may not be read."""
+"""Collecting a snapshot: parts that are readable, missing, or not readable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from checkpoint import CHECKPOINT_NAME
 from devicemanager.snapshot import Places, SnapshotError, archive, collect, layout, read_snapshot
 from devicemanager.snapshot.kubeletconfig import alignment
-from devicemanager.snapshot.listeners import look
+from devicemanager.snapshot.listeners import listener_of
 from devicemanager.snapshot.model import KubeletConfig, Listening, LoggedPod, Snapshot, SocketSeen
 from devicemanager.snapshot.packing import unpack
 from podresources import MemorySource, PodResourcesServer
@@ -32,7 +32,7 @@ topologyManagerPolicyOptions: {prefer-closest-numa-nodes: true}
 
 @pytest.fixture
 def host(directory: Path) -> Path:
-    """A machine's file system with a kubelet's."""
+    """Root of a machine's file system, with an empty plugin directory."""
     (directory / "var/lib/kubelet/device-plugins").mkdir(parents=True)
     return directory
 
@@ -51,7 +51,7 @@ def listening(path: Path) -> socket.socket:
 
 @pytest.fixture
 def root(host: Path) -> Path:
-    """The kubelet's directory on a machine where everything is in order."""
+    """Kubelet directory on a machine without problems."""
     root = host / "var/lib/kubelet"
     put(root / "device-plugins" / CHECKPOINT_NAME, WHOLE.checkpoint or b"")
     put(root / "cpu_manager_state", cpu_state())
@@ -82,7 +82,7 @@ def problems(host: Path) -> dict[str, str]:
     return {part.name: part.problem for part in snapshot.parts if part.problem is not None}
 
 
-def test_everything_that_is_there_is_read(host: Path, root: Path) -> None:
+def test_all_parts_of_a_node_are_collected(host: Path, root: Path) -> None:
     plugins = root / "device-plugins"
     source = MemorySource(WHOLE.pods or (), WHOLE.allocatable)
     with (
@@ -115,7 +115,7 @@ def test_everything_that_is_there_is_read(host: Path, root: Path) -> None:
     assert read_snapshot(archive(snapshot)) == snapshot
 
 
-def test_of_the_configuration_only_what_matters_is_taken(host: Path, root: Path) -> None:
+def test_only_relevant_fields_of_the_configuration_are_collected(host: Path, root: Path) -> None:
     snapshot = collect(Places.find(host))
     assert snapshot.config == KubeletConfig(
         str(root / "config.yaml"),
@@ -137,7 +137,7 @@ def test_of_the_configuration_only_what_matters_is_taken(host: Path, root: Path)
     assert b"secret" not in unpacked(snapshot)
 
 
-def test_flags_of_the_kubelet_that_runs_say_where_to_look(host: Path, root: Path) -> None:
+def test_flags_of_the_running_kubelet_give_its_paths(host: Path, root: Path) -> None:
     root.rename(host / "data")
     (host / "var/lib/kubelet/device-plugins").mkdir(parents=True)
     (host / "data/device-plugins" / CHECKPOINT_NAME).rename(
@@ -161,7 +161,7 @@ def test_flags_of_the_kubelet_that_runs_say_where_to_look(host: Path, root: Path
     aligned = alignment(snapshot.config)
     assert (aligned.policy, aligned.scope, aligned.cpu_policy) == ("restricted", "pod", "none")
     assert b"secret" not in unpacked(snapshot)
-    # Beside a directory that is named, it is another's.
+    # With root=, the running kubelet is another one.
     assert collect(Places.find(host, root=host / "data")).config == KubeletConfig(
         str(host / "data/config.yaml"),
         {
@@ -173,7 +173,13 @@ def test_flags_of_the_kubelet_that_runs_say_where_to_look(host: Path, root: Path
     )
 
 
-def test_flags_count_without_a_file(host: Path) -> None:
+def test_policy_options_are_read_from_a_flag() -> None:
+    flags = {"topology-manager-policy-options": "a=true,b=2,"}
+    assert alignment(KubeletConfig(None, {}, flags)).options == {"a": "true", "b": "2"}
+    assert alignment(KubeletConfig(None, {"topologyManagerPolicyOptions": 7})).options == {}
+
+
+def test_flags_are_used_without_a_configuration_file(host: Path) -> None:
     put(host / "proc/12/comm", "kubelet\n")
     put(host / "proc/12/cmdline", "kubelet\0--topology-manager-policy=restricted\0")
     config = collect(Places.find(host)).config
@@ -181,7 +187,7 @@ def test_flags_count_without_a_file(host: Path) -> None:
     assert alignment(config).policy == "restricted"
 
 
-def test_what_cannot_be_read_is_said_and_costs_no_other(host: Path, root: Path) -> None:
+def test_unreadable_part_has_a_reason_and_does_not_affect_others(host: Path, root: Path) -> None:
     shutil.rmtree(root / "pods")
     (root / "cpu_manager_state").unlink()
     (root / "cpu_manager_state").mkdir()
@@ -194,12 +200,12 @@ def test_what_cannot_be_read_is_said_and_costs_no_other(host: Path, root: Path) 
     listening(root / "pod-resources/kubelet.sock").close()
     found = problems(host)
     assert {name: text.partition("/")[0] for name, text in found.items()} == {
-        layout.POD_RESOURCES: "nobody listens on it",
-        layout.ALLOCATABLE: "nobody listens on it",
+        layout.POD_RESOURCES: "no process is listening",
+        layout.ALLOCATABLE: "no process is listening",
         layout.CPU_STATE: "it is a directory, not a regular file",
         layout.MEMORY_STATE: "it is a pipe, not a regular file",
         layout.CONFIG: found[layout.CONFIG],
-        layout.PODS: "there is no such file",
+        layout.PODS: "no such file",
         layout.NUMA: "",
     }
     assert "not YAML" in found[layout.CONFIG]
@@ -207,19 +213,43 @@ def test_what_cannot_be_read_is_said_and_costs_no_other(host: Path, root: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_said(host: Path, root: Path) -> None:
+def test_missing_permission_is_reported(host: Path, root: Path) -> None:
     (root / "device-plugins" / CHECKPOINT_NAME).chmod(0)
     assert problems(host)[layout.CHECKPOINT] == "Permission denied"
 
 
-def test_where_nothing_is_of_a_kubelet_that_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotError, match=r"nothing of a kubelet can be read in .*--root"):
-        collect(Places.find(tmp_path))
-    with pytest.raises(SnapshotError, match="nothing of a kubelet"):
-        collect(Places.find(tmp_path, root=tmp_path / "none"))
+def test_part_that_fails_with_a_system_error_has_its_text(host: Path, root: Path) -> None:
+    loop = root / "cpu_manager_state"
+    loop.unlink()
+    loop.symlink_to(loop)
+    assert problems(host) == {
+        layout.POD_RESOURCES: "no such file",
+        layout.ALLOCATABLE: "no such file",
+        layout.CPU_STATE: "Too many levels of symbolic links",
+    }
 
 
-def test_names_of_files_may_be_anything(host: Path, root: Path) -> None:
+@pytest.mark.parametrize(("size", "is_read"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_size_of_the_configuration_is_limited(
+    host: Path, root: Path, size: int, is_read: bool
+) -> None:
+    put(root / "config.yaml", CONFIG + "#" * (size - len(CONFIG)))
+    assert (layout.CONFIG not in problems(host)) is is_read
+
+
+def test_directory_without_a_kubelet_is_an_error(directory: Path) -> None:
+    with pytest.raises(SnapshotError) as raised:
+        collect(Places.find(directory))
+    root = directory / "var/lib/kubelet"
+    assert str(raised.value) == (
+        f"no kubelet found in {root} and {root}/device-plugins: use --root for its directory, or "
+        "--host for the file system of the node"
+    )
+    with pytest.raises(SnapshotError, match="no kubelet found in"):
+        collect(Places.find(directory, root=directory / "none"))
+
+
+def test_file_names_may_contain_any_bytes(host: Path, root: Path) -> None:
     directory = os.fsencode(root / "pods")
     os.mkdir(directory + b"/u-\xff")  # noqa: PTH102  # bytes
     listening((root / "device-plugins") / "s\x1b[31m.sock").close()
@@ -229,19 +259,19 @@ def test_names_of_files_may_be_anything(host: Path, root: Path) -> None:
     assert read_snapshot(archive(snapshot)) == snapshot
 
 
-def test_a_socket_with_a_path_too_long_to_be_dialed_is_looked_at_all_the_same(host: Path) -> None:
+def test_state_of_a_socket_with_a_long_path_is_known(host: Path) -> None:
     deep = host / ("d" * 100)
     deep.mkdir()
     with socket.socket(socket.AF_UNIX) as server:
         descriptor = os.open(deep, os.O_PATH)
         server.bind(f"/proc/self/fd/{descriptor}/x.sock")
         os.close(descriptor)
-        assert look(deep / "x.sock").state is Listening.DEAD
+        assert listener_of(deep / "x.sock").state is Listening.DEAD
         server.listen()
-        assert look(deep / "x.sock").state is Listening.LISTENING
+        assert listener_of(deep / "x.sock").state is Listening.LISTENING
 
 
-def test_somebody_who_has_no_time_listens_all_the_same(host: Path) -> None:
+def test_process_with_a_full_backlog_is_listening(host: Path) -> None:
     path = host / "x.sock"
     with socket.socket(socket.AF_UNIX) as server, contextlib.ExitStack() as stack:
         server.bind(str(path))
@@ -251,20 +281,20 @@ def test_somebody_who_has_no_time_listens_all_the_same(host: Path) -> None:
                 client = stack.enter_context(socket.socket(socket.AF_UNIX))
                 client.setblocking(False)
                 client.connect(str(path))
-        assert look(path) == SocketSeen(str(path), Listening.LISTENING, None, None)
+        assert listener_of(path) == SocketSeen(str(path), Listening.LISTENING, None, None)
 
 
-def test_a_socket_of_another_kind_is_not_known(host: Path) -> None:
+def test_state_of_a_datagram_socket_is_unknown(host: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(str(host / "x.sock"))
-        seen = look(host / "x.sock")
+        seen = listener_of(host / "x.sock")
     assert (seen.state, seen.problem) == (
         Listening.UNKNOWN,
         "Protocol wrong type for socket",
     )
 
 
-def test_a_checkpoint_that_changes_meanwhile_is_read_again(
+def test_checkpoint_that_changes_during_collection_is_read_again(
     host: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from devicemanager.snapshot import collecting
@@ -281,24 +311,24 @@ def test_a_checkpoint_that_changes_meanwhile_is_read_again(
     snapshot = collect(Places.find(host))
     assert (snapshot.checkpoint, contents) == (b"3", [])
     assert sum(part.name == layout.CHECKPOINT for part in snapshot.parts) == 1
-    # And one that does not change is read once.
-    asked: list[Path] = []
-    monkeypatch.setattr(collecting, "_listed", asked.append)
+    # A checkpoint that does not change is read once.
+    calls: list[Path] = []
+    monkeypatch.setattr(collecting, "_listed", calls.append)
     assert collect(Places.find(host)).checkpoint == b"3"
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(("length", "name"), [(1024, "n" * 1024), (1025, "unknown")])
-def test_a_name_of_a_host_is_not_endless(host: Path, root: Path, length: int, name: str) -> None:
+def test_length_of_the_host_name_is_limited(host: Path, root: Path, length: int, name: str) -> None:
     put(host / "etc/hostname", "n" * length)
     assert collect(Places.find(host)).node == name
 
 
-def test_without_being_told_it_is_this_machine(root: Path) -> None:
+def test_default_host_is_this_machine(root: Path) -> None:
     assert Places.find(root=root).host == Path("/")
 
 
-def test_public_names_are_no_modules() -> None:
+def test_public_names_differ_from_module_names() -> None:
     import importlib
     import pkgutil
 

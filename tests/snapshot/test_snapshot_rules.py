@@ -1,5 +1,5 @@
-"""What is found wrong with a node: each kind on a node that has just that, and nothing that is
-not so on any node."""
+"""Rules: each kind of finding on a node with only that problem, and no false findings on random
+nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from devicemanager.snapshot.model import (
 from devicemanager.snapshot.node import Node
 from devicemanager.snapshot.report import as_data, lines
 from devicemanager.snapshot.rules import ADVICE, Kind, Severity, findings
-from devicemanager.snapshot.statefiles import MemoryBlockHeld, MemoryState
+from devicemanager.snapshot.statefiles import MemoryBlock, MemoryState
 from devicemanager.snapshot.statefiles import memory_state as read_memory_state
 from podresources import Allocatable
 from tests.paths import ROOT as REPOSITORY
@@ -38,27 +38,27 @@ from tests.snapshot.made_up import (
     ROOT,
     SOCKETS,
     WHOLE,
+    allocatable,
     cpu_state,
     entry,
     memory_state,
-    offered,
     pod,
     saved,
     socket,
     without,
 )
 from tests.strategies import examples
-from tools.damage.claims import overlooked, untrue
+from tools.damage.verification import false_findings, missed_problems
 
 DATA = Path(__file__).parent / "data"
-TOLD = json.loads((DATA / "findings.json").read_text())
+EXPECTED = json.loads((DATA / "findings.json").read_text())
 
 
 def evolve(**changes: object) -> Snapshot:
     return attrs.evolve(WHOLE, **changes)
 
 
-def test_nothing_is_wrong_with_a_node_in_order():
+def test_node_without_problems_has_no_findings():
     assert findings(WHOLE) == ()
 
 
@@ -70,18 +70,16 @@ def nodes(count: int) -> NumaMachine:
     return NumaMachine(NumaTopology.of(range(count)))
 
 
-STATIC = {"policy": "static", "checksum": 0}
-KNOWN_CPUS = "static", "0-2,4-7"
-HELD_CPU = {"u-train": {"main": "3"}}
+EXCLUSIVE = {"u-train": {"main": "3"}}
 CASES = {
     "no-socket": (
-        without(WHOLE, layout.POD_RESOURCES, "there is no such file", absent=True),
+        without(WHOLE, layout.POD_RESOURCES, "no such file", absent=True),
         Kind.KUBELET_NOT_SERVING,
         "the kubelet does not serve PodResources",
     ),
     "dead-socket-of-podresources": (
         attrs.evolve(
-            without(WHOLE, layout.POD_RESOURCES, "nobody answers"),
+            without(WHOLE, layout.POD_RESOURCES, "no response"),
             sockets=(*SOCKETS[:2], socket("pod-resources/kubelet.sock", Listening.DEAD)),
         ),
         Kind.KUBELET_NOT_SERVING,
@@ -110,14 +108,14 @@ CASES = {
         "the checkpoint is damaged",
     ),
     "no-checkpoint": (
-        without(WHOLE, layout.CHECKPOINT, "there is no such file", absent=True),
+        without(WHOLE, layout.CHECKPOINT, "no such file", absent=True),
         Kind.CHECKPOINT_MISSING,
-        "there is no checkpoint, and pods hold 3 devices",
+        "there is no checkpoint, and 3 devices are allocated",
     ),
     "two-pods-on-one-device": (
         evolve(pods=(pod("infer", "g2", "g0"), pod("train", "g0", "g1"))),
         Kind.HELD_TWICE,
-        "device g0 of vendor.com/gpu is held by 2 pods: ml/infer, ml/train",
+        "device g0 of vendor.com/gpu is allocated to 2 pods: ml/infer, ml/train",
     ),
     "two-pods-on-one-device-say-both": (
         evolve(
@@ -125,22 +123,22 @@ CASES = {
             checkpoint=saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2", "g1")),
         ),
         Kind.HELD_TWICE,
-        "device g1 of vendor.com/gpu is held by 2 pods: ml/infer, ml/train",
+        "device g1 of vendor.com/gpu is allocated to 2 pods: ml/infer, ml/train",
     ),
     "two-entries-for-one-device": (
         evolve(checkpoint=saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2", "g1"))),
         Kind.HELD_TWICE,
-        "device g1 of vendor.com/gpu is held by 2 pods: ml/train (u-train), u-infer",
+        "device g1 of vendor.com/gpu is allocated to 2 pods: ml/train (u-train), u-infer",
     ),
     "not-saved": (
         evolve(checkpoint=saved(entry("u-train", "g0", "g1"))),
         Kind.NOT_IN_CHECKPOINT,
-        "device g2 of vendor.com/gpu, held by ml/infer: not in the checkpoint",
+        "device g2 of vendor.com/gpu, allocated to ml/infer: not in the checkpoint",
     ),
     "only-saved": (
         evolve(pods=(pod("infer", "g2"), pod("train", "g0"))),
         Kind.ONLY_IN_CHECKPOINT,
-        "by the checkpoint, container main of pod ml/train (u-train) holds g1 of vendor.com/gpu; "
+        "by the checkpoint, container main of pod ml/train (u-train) has g1 of vendor.com/gpu; "
         "by PodResources it does not",
     ),
     "no-plugin": (
@@ -149,20 +147,20 @@ CASES = {
         "vendor.com/gpu: no device is allocatable, and the checkpoint has 4 healthy ones",
     ),
     "a-device-is-away": (
-        evolve(allocatable=offered("g0", "g1", "g2")),
+        evolve(allocatable=allocatable("g0", "g1", "g2")),
         Kind.DEVICES_NOT_OFFERED,
         "vendor.com/gpu: 1 devices are healthy in the checkpoint and not allocatable: g3",
     ),
     "a-held-device-is-away": (
-        evolve(allocatable=offered("g0", "g1", "g3")),
+        evolve(allocatable=allocatable("g0", "g1", "g3")),
         Kind.HELD_NOT_OFFERED,
-        "device g2 of vendor.com/gpu, held by ml/infer, is not allocatable: it is unhealthy, or "
-        "its plugin does not list it",
+        "device g2 of vendor.com/gpu, allocated to ml/infer, is not allocatable: it is unhealthy, "
+        "or its plugin does not list it",
     ),
     "a-dead-plugin": (
         evolve(sockets=(*SOCKETS, socket("device-plugins/nic.sock", Listening.DEAD))),
         Kind.DEAD_SOCKET,
-        f"nobody listens on the socket {ROOT}/device-plugins/nic.sock",
+        f"no process is listening on the socket {ROOT}/device-plugins/nic.sock",
     ),
     "a-pod-is-gone": (
         evolve(
@@ -171,7 +169,7 @@ CASES = {
             )
         ),
         Kind.POD_GONE,
-        "pod u-old is in the checkpoint and not on the node",
+        "pod u-old is in the checkpoint, but not on the node",
     ),
     "twice-in-the-file": (
         evolve(
@@ -190,20 +188,19 @@ CASES = {
             )
         ),
         Kind.ANSWER_UNREADABLE,
-        "what the plugin of vendor.com/gpu answered for pod ml/infer (u-infer), container main "
+        "the response of the plugin of vendor.com/gpu for pod ml/infer (u-infer), container main "
         "cannot be read",
     ),
     "cpu-policy-changed": (
         evolve(config=configured(cpuManagerPolicy="static")),
         Kind.CPU_STATE,
-        "the kubelet will not start with cpu_manager_state: it was written under policy 'none', "
-        "and the kubelet has 'static'",
+        "the kubelet does not start with cpu_manager_state: it was written with policy 'none', "
+        "the kubelet now has 'static'",
     ),
     "cpu-checksum": (
         evolve(cpu_state=cpu_state(checksum=1)),
         Kind.CPU_STATE,
-        "the kubelet will not start with cpu_manager_state: its checksum is 1, and its data has "
-        "1353318690",
+        "the kubelet does not start with cpu_manager_state: its checksum is 1, expected 1353318690",
     ),
     "cpu-cut-off": (
         evolve(cpu_state=b'{"policyName":'),
@@ -213,34 +210,38 @@ CASES = {
     "cpus-gone": (
         evolve(
             config=configured(cpuManagerPolicy="static"),
-            cpu_state=cpu_state("static", "0-2,4-9", entries=HELD_CPU, checksum=0),
+            cpu_state=cpu_state("static", "0-2,4-9", entries=EXCLUSIVE, checksum=0),
         ),
         Kind.CPU_STATE,
-        "the kubelet will not start with cpu_manager_state: it names CPUs that the machine does "
-        "not have: 8,9",
+        "the kubelet does not start with cpu_manager_state: it contains CPUs that the machine "
+        "does not have: 8,9",
     ),
     "cpus-new": (
         evolve(
             config=configured(cpuManagerPolicy="static"),
-            cpu_state=cpu_state("static", "0-2,4-6", entries=HELD_CPU, checksum=0),
+            cpu_state=cpu_state("static", "0-2,4-6", entries=EXCLUSIVE, checksum=0),
         ),
         Kind.CPU_STATE,
-        "the kubelet will not start with cpu_manager_state: the machine has CPUs that it does not "
-        "name: 7",
+        "the kubelet does not start with cpu_manager_state: it lacks CPUs that the machine has: 7",
     ),
     "cpus-shared-and-not": (
         evolve(
             config=configured(cpuManagerPolicy="static"),
-            cpu_state=cpu_state("static", "0-7", entries=HELD_CPU, checksum=0),
+            cpu_state=cpu_state("static", "0-7", entries=EXCLUSIVE, checksum=0),
         ),
         Kind.CPU_STATE,
-        "the kubelet will not start with cpu_manager_state: CPUs 3 are both exclusive and shared",
+        "the kubelet does not start with cpu_manager_state: CPUs 3 are exclusive and shared",
+    ),
+    "cpu-entries-invalid": (
+        evolve(cpu_state=cpu_state(entries={"u-train": {"main": 3}})),
+        Kind.CPU_STATE,
+        "cpu_manager_state cannot be read: entries: expected CPUs by pod and container",
     ),
     "memory-policy-changed": (
         evolve(config=configured(memoryManagerPolicy="Static")),
         Kind.MEMORY_STATE,
-        "the kubelet will not start with memory_manager_state: it was written under policy "
-        "'None', and the kubelet has 'Static'",
+        "the kubelet does not start with memory_manager_state: it was written with policy "
+        "'None', the kubelet now has 'Static'",
     ),
     "memory-changed": (
         evolve(
@@ -250,7 +251,7 @@ CASES = {
             ),
         ),
         Kind.MEMORY_STATE,
-        "the kubelet will not start with memory_manager_state: it says 5 bytes of memory on NUMA "
+        "the kubelet does not start with memory_manager_state: it has 5 bytes of memory for NUMA "
         f"node 1, which has {8 << 30}",
     ),
     "memory-cut-off": (
@@ -261,36 +262,36 @@ CASES = {
     "many-nodes": (
         evolve(numa=nodes(9)),
         Kind.TOO_MANY_NUMA_NODES,
-        "the kubelet will not start: policy restricted and 9 NUMA nodes, of which it takes 8",
+        "the kubelet does not start: policy restricted with 9 NUMA nodes, limit 8",
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_one_thing_is_wrong_and_it_is_found(case):
+def test_single_problem_is_the_only_finding(case):
     snapshot, kind, message = CASES[case]
     (found,) = findings(snapshot)
     assert (found.kind, found.message) == (kind, message)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_all_that_a_finding_tells_besides(case):
-    """What programs and the report have of it, with the advice of its kind."""
+def test_finding_has_these_details_and_advice(case):
+    """As data for programs; the text report shows the same."""
     snapshot = CASES[case][0]
-    (told,) = as_data(Node(snapshot), findings(snapshot))["findings"]
-    # The words of protobuf change from release to release.
-    told["details"] = [re.sub(r" \(Error parsing .*\)", "", each) for each in told["details"]]
-    assert {name: told[name] for name in TOLD[case]} == TOLD[case]
-    assert told.keys() - TOLD[case].keys() == {"message"}, "which is above"
+    (data,) = as_data(Node(snapshot), findings(snapshot))["findings"]
+    # Error messages of protobuf differ between releases.
+    data["details"] = [re.sub(r" \(Error parsing .*\)", "", each) for each in data["details"]]
+    assert {name: data[name] for name in EXPECTED[case]} == EXPECTED[case]
+    assert data.keys() - EXPECTED[case].keys() == {"message"}, "CASES has the message"
 
 
 def broken() -> Snapshot:
-    """A node of which much cannot be read, and some of the rest is wrong."""
+    """Return a node with several problems, and with parts that could not be read."""
     many = tuple(f"n{number}" for number in range(10, 25))
     snapshot = evolve(
         pods=(*(WHOLE.pods or ()), pod("idle"), pod("net", *many[:2], resource=NIC)),
         allocatable=Allocatable(
-            (*offered("g0", "g1", "g3").devices, *offered(*many, resource=NIC).devices)
+            (*allocatable("g0", "g1", "g3").devices, *allocatable(*many, resource=NIC).devices)
         ),
         checkpoint=saved(
             entry("u-train", "g0", "g1"),
@@ -314,20 +315,33 @@ def broken() -> Snapshot:
         ),
     )
     snapshot = without(snapshot, layout.PODS, "Permission denied")
-    return without(snapshot, layout.NUMA, "there is no such file", absent=True)
+    return without(snapshot, layout.NUMA, "no such file", absent=True)
 
 
-def test_the_report_of_a_broken_node():
+def test_report_of_a_broken_node():
     snapshot = broken()
     report = "\n".join(lines(Node(snapshot), findings(snapshot)))
     assert f"{report}\n" == (DATA / "report.txt").read_text()
 
 
-def test_a_broken_node_as_data():
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        (layout.ALLOCATABLE, f"{GPU}  4              ?            3          g0,g1,g2,g3"),
+        (layout.POD_RESOURCES, f"{GPU}  4              4            ?          g0,g1,g2,g3"),
+        (layout.CHECKPOINT, f"{GPU}  -              4            3          g0,g1,g2,g3"),
+    ],
+)
+def test_unknown_numbers_are_question_marks(name, row):
+    snapshot = without(WHOLE, name, "Permission denied")
+    assert row in list(lines(Node(snapshot), ()))
+
+
+def test_data_of_a_broken_node():
     snapshot = broken()
-    told = as_data(Node(snapshot), ())
-    unread = {"pods.json": "Permission denied", "numa.json": "there is no such file"}
-    assert told == {
+    data = as_data(Node(snapshot), ())
+    unread = {"pods.json": "Permission denied", "numa.json": "no such file"}
+    assert data == {
         "node": "worker-1",
         "taken": "2026-01-31T12:00:00Z",
         "root": ROOT,
@@ -357,23 +371,29 @@ def test_a_broken_node_as_data():
         ({}, {"cpu-manager-policy-options": "strict-cpu-reservation=true"}),
     ],
 )
-def test_reserved_cpus_may_be_in_no_set_of_the_file(settings, flags):
-    state = cpu_state("static", "0-2,4-6", entries=HELD_CPU, checksum=0)
+def test_strictly_reserved_cpus_may_be_missing_from_the_state_file(settings, flags):
+    state = cpu_state("static", "0-2,4-6", entries=EXCLUSIVE, checksum=0)
     config = KubeletConfig(f"{ROOT}/config.yaml", {"cpuManagerPolicy": "static"} | settings, flags)
     assert findings(evolve(config=config, cpu_state=state)) == ()
 
 
+def test_all_cpus_must_be_in_the_state_file_without_a_known_configuration():
+    state = cpu_state("static", "0-2,4-6", entries=EXCLUSIVE, checksum=0)
+    (found,) = findings(evolve(config=None, cpu_state=state))
+    assert found.message.endswith("it lacks CPUs that the machine has: 7")
+
+
 @pytest.mark.parametrize(("bad", "more"), [(10, ()), (11, ("and 2 more",))])
-def test_of_much_damage_the_first_twenty_lines_are_shown(bad, more):
+def test_at_most_twenty_lines_about_damage_are_shown(bad, more):
     many = saved(*(entry(f"u{number}", "g0") for number in range(bad)))
     data = many.replace(b'"AllocResp":""', b'"AllocResp":"x"')
     damaged, *_ = findings(evolve(checkpoint=data))
     assert damaged.kind is Kind.CHECKPOINT_DAMAGED
     assert len(damaged.details) == 20 + len(more) + 1
-    assert damaged.details[20:] == (*more, "0 pod device entries can be read")
+    assert damaged.details[20:] == (*more, "0 pod device entries are readable")
 
 
-def test_devices_without_nodes_are_a_note():
+def test_devices_without_numa_nodes_are_a_note():
     bare = Allocatable(
         tuple(attrs.evolve(each, nodes=()) for each in (WHOLE.allocatable or Allocatable()).devices)
     )
@@ -382,14 +402,14 @@ def test_devices_without_nodes_are_a_note():
     assert findings(evolve(allocatable=bare, config=None)) == ()
 
 
-def test_an_unregistered_resource_is_without_a_plugin_too():
+def test_unregistered_resource_is_also_without_a_plugin():
     data = saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2"), registered={})
     kinds = [each.kind for each in findings(evolve(checkpoint=data, allocatable=Allocatable()))]
     assert kinds == [Kind.RESOURCE_WITHOUT_PLUGIN, Kind.UNREGISTERED_RESOURCE]
 
 
-def test_a_static_state_of_a_real_kubelet_is_right():
-    # Files of kubelets, with the checksums that they wrote.
+def test_state_files_of_real_kubelets_have_no_problems():
+    # From real kubelets, with the checksums that they wrote.
     for default, entries, checksum in (
         ("0,4-27", {"39b37746-7f5e-4064-b8e1-eebd2bfaa003": {"app": "1-3"}}, 3300516549),
         (
@@ -409,7 +429,7 @@ def test_a_static_state_of_a_real_kubelet_is_right():
         assert kinds == {Kind.CPU_STATE}
 
 
-def test_the_checksum_of_a_kubelet_with_resources_of_pods_is_right_too():
+def test_checksum_with_pod_level_resources_is_correct():
     text = (
         "(*state.CPUManagerCheckpoint){PolicyName:(string)none DefaultCPUSet:(string) "
         "Entries:(map[string]map[string]string)map[] PodEntries:(state.PodCPUAssignments)map[] "
@@ -418,7 +438,7 @@ def test_the_checksum_of_a_kubelet_with_resources_of_pods_is_right_too():
     assert findings(evolve(cpu_state=cpu_state(checksum=fnv1a_32(text.encode())))) == ()
 
 
-def test_all_of_a_memory_state():
+def test_memory_state_is_parsed_completely():
     state = memory_state(
         "Static",
         machineState={
@@ -431,11 +451,11 @@ def test_all_of_a_memory_state():
         "Static",
         {0: {"memory": 8}, 1: {"hugepages-1Gi": 4}},
         {"memory": {0: 6}, "hugepages-1Gi": {1: 4}},
-        {"u": {"main": (MemoryBlockHeld("memory", 3, (0, 1)),)}},
+        {"u": {"main": (MemoryBlock("memory", 3, (0, 1)),)}},
     )
 
 
-def test_what_was_not_read_is_no_finding():
+def test_unread_parts_lead_to_no_findings():
     for name in (layout.POD_RESOURCES, layout.ALLOCATABLE, layout.CHECKPOINT, layout.SOCKETS):
         assert findings(without(WHOLE, name, "Permission denied")) == ()
     assert findings(evolve(config=None, numa=None, directories=None)) == ()
@@ -443,7 +463,7 @@ def test_what_was_not_read_is_no_finding():
     assert findings(nothing) == ()
 
 
-def test_a_kubelet_before_1_20_is_told_apart_from_damage():
+def test_checkpoint_before_1_20_is_not_called_damaged():
     from checkpoint.parse import checksum_v1
 
     old = Checkpoint((entry("u-train", "g0"),), {GPU: ("g0",)})
@@ -454,12 +474,12 @@ def test_a_kubelet_before_1_20_is_told_apart_from_damage():
     assert "format of kubelets before v1.20" in kinds[0].message
 
 
-def test_pods_that_only_podresources_could_tell_are_gone_perhaps():
+def test_pods_are_only_possibly_gone_without_the_pod_directory():
     data = saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2"), entry("u-old", "g3"))
     (found,) = findings(evolve(checkpoint=data, directories=None))
     assert found.kind is Kind.POD_GONE
-    assert "make sure" in found.details[1]
-    # Two pods that hold the same might be either: nobody is gone.
+    assert "so check the pod" in found.details[1]
+    # Either of two pods with the same devices may be the pod of the entry: none is gone.
     twins = evolve(
         pods=(pod("a", "g0"), pod("b", "g0")),
         checkpoint=saved(entry("u-a", "g0"), entry("u-b", "g0")),
@@ -467,7 +487,7 @@ def test_pods_that_only_podresources_could_tell_are_gone_perhaps():
     )
     assert {each.kind for each in findings(twins)} == {Kind.HELD_TWICE}
     assert Node(twins).names == {}
-    # Nor is one whose device another container holds: it may be of the same pod.
+    # A pod is not gone if another container has its device: it may be of the same pod.
     init = evolve(
         pods=(pod("a", "g0"),),
         checkpoint=saved(entry("u-a", "g0", "g1", container="init"), entry("u-b", "g0")),
@@ -476,22 +496,22 @@ def test_pods_that_only_podresources_could_tell_are_gone_perhaps():
     assert not [each for each in findings(init) if each.kind is Kind.POD_GONE]
 
 
-def test_every_kind_has_advice_and_is_documented():
+def test_each_kind_has_advice_and_is_documented():
     page = (REPOSITORY / "docs/json.md").read_text()
     assert [kind for kind in Kind if f"`{kind}`" not in page] == []
     assert set(ADVICE) == set(Kind)
     assert all(advice.steps for advice in ADVICE.values())
 
 
-# --- every claim is so, and nothing is overlooked, on any node
+# --- random nodes: every finding is true, and no problem is missed
 
 ids = st.lists(st.sampled_from(["g0", "g1", "g2"]), max_size=3, unique=True).map(tuple)
 resources = st.sampled_from([GPU, NIC])
 uids = st.sampled_from(["u1", "u2", "u3"])
 entries = st.lists(
     st.builds(
-        lambda uid, held, resource, container: entry(
-            uid, *held, resource=resource, container=container
+        lambda uid, ids, resource, container: entry(
+            uid, *ids, resource=resource, container=container
         ),
         uids,
         ids,
@@ -502,7 +522,7 @@ entries = st.lists(
 )
 pods = st.none() | st.lists(
     st.builds(
-        lambda name, held, resource: pod(name, *held, resource=resource),
+        lambda name, ids, resource: pod(name, *ids, resource=resource),
         st.sampled_from(["a", "b", "c"]),
         ids,
         resources,
@@ -510,9 +530,9 @@ pods = st.none() | st.lists(
     max_size=3,
     unique_by=lambda each: each.name,
 ).map(tuple)
-allocatable = st.none() | st.builds(
+allocatables = st.none() | st.builds(
     lambda gpus, nics: Allocatable(
-        (*offered(*gpus).devices, *offered(*nics, resource=NIC).devices)
+        (*allocatable(*gpus).devices, *allocatable(*nics, resource=NIC).devices)
     ),
     ids,
     ids,
@@ -529,7 +549,7 @@ snapshots = st.builds(
     entries,
     st.dictionaries(resources, ids, max_size=2),
     pods,
-    allocatable,
+    allocatables,
     st.none() | st.sets(uids),
     st.lists(states, max_size=2),
 )
@@ -537,24 +557,26 @@ snapshots = st.builds(
 
 @settings(examples(0.5))
 @given(snapshots)
-def test_every_claim_is_so_and_nothing_is_overlooked(snapshot):
+def test_findings_of_random_nodes_are_true_and_complete(snapshot):
     found = findings(snapshot)
-    assert list(untrue(snapshot, found)) == []
-    assert list(overlooked(snapshot, found)) == []
+    assert list(false_findings(snapshot, found)) == []
+    assert list(missed_problems(snapshot, found)) == []
 
 
-def test_a_claim_that_is_not_so_is_seen():
+def test_false_finding_is_noticed():
     twice = evolve(pods=(pod("infer", "g2", "g0"), pod("train", "g0", "g1")))
     (found,) = findings(twice)
-    assert list(untrue(WHOLE, [found])) == [f"not so: held-twice: {found.message}"]
-    assert list(overlooked(twice, [])) == [f"two pods hold {(GPU, 'g0')}: ['ml/infer', 'ml/train']"]
+    assert list(false_findings(WHOLE, [found])) == [f"false: held-twice: {found.message}"]
+    assert list(missed_problems(twice, [])) == [
+        f"two pods have {(GPU, 'g0')}: ['ml/infer', 'ml/train']"
+    ]
     cut_off, _, _ = CASES["cut-off"]
-    assert list(overlooked(cut_off, [])) == ["a kubelet would reject the checkpoint"]
+    assert list(missed_problems(cut_off, [])) == ["a kubelet would reject the checkpoint"]
 
 
 @settings(examples(0.5))
 @given(snapshots)
-def test_names_are_those_of_pods_that_hold_just_that(snapshot):
+def test_names_are_those_of_pods_with_exactly_these_devices(snapshot):
     for uid, name in Node(snapshot).names.items():
         mine = [
             (entry.resource_name, set((entry.device_ids or {})[0] or ()))
@@ -564,5 +586,5 @@ def test_names_are_those_of_pods_that_hold_just_that(snapshot):
         (theirs,) = [
             each.containers[0].devices for each in snapshot.pods if name == f"ml/{each.name}"
         ]
-        held = {each.device_ids[0] for each in theirs}
-        assert (theirs[0].resource_name, held) in mine
+        ids_of_pod = {each.device_ids[0] for each in theirs}
+        assert (theirs[0].resource_name, ids_of_pod) in mine

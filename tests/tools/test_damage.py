@@ -1,4 +1,4 @@
-"""Damage on purpose: a few seeds of it, and whether the tool sees what is wrong."""
+"""``tools.damage``: a few seeds, and errors that the tool must notice."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ FILES = read_files(VECTORS)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_damaged_file_costs_no_more_than_the_damage(seed):
+def test_damaged_files_are_handled_without_errors(seed):
     _, faults = play(FILES, seed)
     assert faults == []
 
 
-def test_each_seed_is_a_way_of_its_own_and_comes_back():
+def test_seeds_are_repeatable_and_cover_all_ways():
     ways = {damaged(FILES[0], seed)[0] for seed in range(60)}
     assert ways == set(WAYS)
     assert damaged(FILES[0], 7) == damaged(FILES[0], 7)
 
 
-def test_the_command_tells_how_many_there_were(capsys):
+def test_command_prints_the_number_of_failures(capsys):
     assert main(["--seeds", "2", "--first", "40"]) == 0
-    assert capsys.readouterr().out.endswith(": 0 went wrong\n")
+    assert capsys.readouterr().out.endswith(": 0 failed\n")
 
 
-# --- what is wrong is seen
+# --- errors are noticed
 
 WHOLE = max(FILES, key=len)
 CUT = WHOLE[:-20]
 
 
-def seen(monkeypatch, **changes):
-    """What is found if a repair is altered so."""
-    honest = checkpoint.repair
+def faults_with(monkeypatch, **changes):
+    """Return the errors found with a repair that is changed like this."""
+    correct = checkpoint.repair
 
     def altered(data):
-        return attrs.evolve(honest(data), **changes)
+        return attrs.evolve(correct(data), **changes)
 
     monkeypatch.setattr(checkpoint, "repair", altered)
     return list(checkpoints.faults(WHOLE, CUT))
 
 
-def test_a_lost_entry_is_seen(monkeypatch):
+def test_lost_entry_is_noticed(monkeypatch):
     none = checkpoint.Checkpoint((), {})
-    found = seen(monkeypatch, checkpoint=none, data=checkpoint.dumps(none))
+    found = faults_with(monkeypatch, checkpoint=none, data=checkpoint.dumps(none))
     assert any(each.startswith("lost: ") for each in found)
 
 
-def test_an_entry_that_was_made_up_is_seen(monkeypatch):
-    entry = checkpoint.PodDevicesEntry("nobody", "main", "vendor.com/gpu", None, None)
+def test_invented_entry_is_noticed(monkeypatch):
+    entry = checkpoint.PodDevicesEntry("invented", "main", "vendor.com/gpu", None, None)
     more = checkpoint.Checkpoint((entry,), {})
-    found = seen(monkeypatch, checkpoint=more, data=checkpoint.dumps(more))
-    assert "made up: 'nobody'" in found
+    found = faults_with(monkeypatch, checkpoint=more, data=checkpoint.dumps(more))
+    assert "invented: 'invented'" in found
 
 
-def test_a_file_that_no_kubelet_loads_is_seen(monkeypatch):
-    found = seen(monkeypatch, data=b"{}")
-    assert "a kubelet would not load the repaired file as it is told" in found
+def test_unloadable_repaired_file_is_noticed(monkeypatch):
+    found = faults_with(monkeypatch, data=b"{}")
+    assert "a kubelet would load the repaired file differently" in found
 
 
-def test_a_crash_is_seen(monkeypatch):
+def test_crash_is_noticed(monkeypatch):
     def broken(*_):
         raise LookupError("oops")
 

@@ -1,6 +1,6 @@
-"""Files of kubelets, damaged in many seeded ways: is what we say of them so, and is what we make
-of them never worse?
+"""Damage files of kubelets in many seeded ways, and check that devicemanager reports the truth
+about them, repairs them without making anything worse, and never crashes.
 
-``ways`` damages bytes, ``checkpoints`` and ``snapshots`` look at what our code makes of them,
-``claims`` counts afresh what a report says. ``python -m tools.damage --help`` has the options.
+``ways`` damages bytes. ``checkpoints`` and ``snapshots`` check the results. ``verification``
+verifies each finding of a report with independent code. ``command`` is the command line.
 """

@@ -1,4 +1,4 @@
-"""``python -m tools.damage``: damage files, and tell what came of it."""
+"""``python -m tools.damage``: damage files and check the results."""
 
 import sys
 

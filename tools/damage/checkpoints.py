@@ -1,4 +1,4 @@
-"""What our code makes of a damaged checkpoint."""
+"""Check inspection and repair of a damaged checkpoint."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ _NAMED: Final = re.compile(r'pod ("(?:[^"\\]|\\.)*")')
 
 
 def faults(original: bytes, data: bytes) -> Iterator[str]:
-    """Each way in which what is said or made of ``data`` is wrong, or worse than it was."""
-    found, mended = checkpoint.inspect(data), checkpoint.repair(data)
+    """Yield each error in the inspection or repair of ``data``, a damaged copy of ``original``."""
+    # Inspection must agree with the loader, and repair must converge and lose nothing.
+    found, repaired = checkpoint.inspect(data), checkpoint.repair(data)
     loaded = _loaded(data)
     if (loaded is None) is not bool(found.problems):
-        yield f"a kubelet would {'reject' if loaded is None else 'load'} it, and {found.problems}"
-    if _loaded(mended.data) != mended.checkpoint:
-        yield "a kubelet would not load the repaired file as it is told"
-    if checkpoint.repair(mended.data).changed:
-        yield "the repaired file is repaired again"
-    if loaded is not None and _holdings(loaded) != _holdings(mended.checkpoint):
-        yield "a file that was good holds something else now"
-    if not mended.changed and mended.data != data:
-        yield "nothing was to be done, and the file is another"
-    yield from _untrue(data, found)
-    yield from _made_up(data, mended.checkpoint)
+        verb = "reject" if loaded is None else "load"
+        yield f"a kubelet would {verb} it, but the problems are {found.problems}"
+    if _loaded(repaired.data) != repaired.checkpoint:
+        yield "a kubelet would load the repaired file differently"
+    if checkpoint.repair(repaired.data).changed:
+        yield "repairing the repaired file changes it again"
+    if loaded is not None and _meaning(loaded) != _meaning(repaired.checkpoint):
+        yield "repair changes the content of an intact file"
+    if not repaired.changed and repaired.data != data:
+        yield "repair reports no change, but the file is different"
+    yield from _false_statements(data, found)
+    yield from _inventions(data, repaired.checkpoint)
+    # An intact file is compared above: then everything must be the same.
     if loaded is None:
-        yield from _lost(original, data, mended.checkpoint)
+        yield from _losses(original, data, repaired.checkpoint)
 
 
 def _loaded(data: bytes) -> Checkpoint | None:
@@ -48,34 +51,34 @@ def _loaded(data: bytes) -> Checkpoint | None:
         return None
 
 
-def _holdings(saved: Checkpoint) -> object:
-    """What a kubelet has after it has read that: the last entry of a container counts."""
-    entries = {_holder(entry): entry for entry in saved.entries or ()}
+def _meaning(saved: Checkpoint) -> object:
+    """Return what a kubelet has after reading the file: the last entry of a container counts."""
+    entries = {_key(entry): entry for entry in saved.entries or ()}
     return entries, saved.registered_devices
 
 
-def _holder(entry: PodDevicesEntry) -> tuple[str, str, str]:
+def _key(entry: PodDevicesEntry) -> tuple[str, str, str]:
     return entry.pod_uid, entry.container_name, entry.resource_name
 
 
-def _untrue(data: bytes, found: checkpoint.Inspection) -> Iterator[str]:
+def _false_statements(data: bytes, found: checkpoint.Inspection) -> Iterator[str]:
     text = data.decode(errors="replace")
     for problem in found.problems:
         if match := _CHECKSUM.search(problem):
-            said, has = map(int, match.groups())
+            saved, expected = map(int, match.groups())
             read = checkpoint.loads(data, verify=False)
-            if match[1] not in text or has != checkpoint.checksum(read) or said == has:
-                yield f"not so: {problem}"
+            if match[1] not in text or expected != checkpoint.checksum(read) or saved == expected:
+                yield f"false: {problem}"
         if match := _PLACE.search(problem):
             place, size = map(int, match.groups())
             if size != len(data) or _is_text(data[: place + 4]) or not _is_text(data[:place]):
-                yield f"not so: {problem}"
+                yield f"false: {problem}"
     for lost in found.lost:
         if lost.startswith("an entry of pod") and (named := _NAMED.search(lost)):
-            name = json.loads(named[1]).rstrip("…")  # a long one is cut where it is shown
+            name = json.loads(named[1]).rstrip("…")  # a long name is truncated when it is shown
             spelled = {name, json.dumps(name)[1:-1], json.dumps(name, ensure_ascii=False)[1:-1]}
             if not any(each in text for each in spelled):
-                yield f"not so: lost {lost}"
+                yield f"false: lost {lost}"
 
 
 def _is_text(data: bytes) -> bool:
@@ -86,58 +89,61 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _made_up(data: bytes, kept: Checkpoint) -> Iterator[str]:
-    """Names that do not stand in the file; one with escapes is spelled in many ways."""
+def _inventions(data: bytes, repaired: Checkpoint) -> Iterator[str]:
+    """Yield names that are not in the file. Files with escapes are skipped: there, one name has
+    several spellings."""
     text = data.decode(errors="replace")
     if "\\" in text or "\ufffd" in text:
         return
-    for entry in kept.entries or ():
+    for entry in repaired.entries or ():
         ids = (id_ for each in (entry.device_ids or {}).values() for id_ in each or ())
-        for name in (*_holder(entry), *ids):
+        for name in (*_key(entry), *ids):
             if f'"{name}"' not in text and name:
-                yield f"made up: {name!r}"
+                yield f"invented: {name!r}"
 
 
-def _lost(original: bytes, data: bytes, kept: Checkpoint) -> Iterator[str]:
-    """Entries that stand in the file unharmed, and are not in the repaired one."""
+def _losses(original: bytes, data: bytes, repaired: Checkpoint) -> Iterator[str]:
+    """Yield entries that are intact in the file, but missing in the repaired one."""
     before = checkpoint.loads(original, verify=False)
-    there = {_holder(entry): entry for entry in kept.entries or ()}
+    present = {_key(entry): entry for entry in repaired.entries or ()}
     for entry in before.entries or ():
         text = checkpoint.render_entry(entry).json
-        if text in data and _holder(entry) not in there and not _is_nested(data, text):
-            yield f"lost: {_holder(entry)}"
+        if text in data and _key(entry) not in present and not _is_nested(data, text):
+            yield f"lost: {_key(entry)}"
 
 
 def _is_nested(data: bytes, text: bytes) -> bool:
-    """Whether the damage has put the entry inside of something else, or in pieces of it."""
+    """Return True if the damage has put the entry inside another value."""
     before = data[: data.index(text)].rstrip()
     return not before.endswith((b"[", b","))
 
 
 def command_faults(data: bytes) -> Iterator[str]:
-    """The same through the command, in a directory as a kubelet has it."""
+    """Yield each error of the commands on this file, in a directory like that of a kubelet."""
     with tempfile.TemporaryDirectory(prefix="damage-") as name:
         root = Path(name)
         (root / "device-plugins").mkdir()
         file = root / "device-plugins/kubelet_internal_checkpoint"
         file.write_bytes(data)
         for action in ("show", "verify", "repair"):
-            yield from _complaints(f"checkpoint {action}", *run("checkpoint", action, str(file)))
+            status, _, errors = run("checkpoint", action, str(file))
+            yield from _command_errors(f"checkpoint {action}", status, errors)
         if file.read_bytes() != data:
             yield "the file was changed without --write"
         before = checkpoint.repair(data)
         status, _, errors = run("checkpoint", "repair", str(file), "--write")
-        yield from _complaints("checkpoint repair --write", status, "", errors)
+        yield from _command_errors("checkpoint repair --write", status, errors)
         after = file.read_bytes()
+        # The old file is the only evidence of what happened, so repair must keep a copy.
         copies = [each.read_bytes() for each in root.glob("*.before-*")]
         if after != data and (after != before.data or copies != [data]):
-            yield "the file was replaced by something else, or no copy was kept"
+            yield "the new file is not the repaired one, or there is no copy of the old one"
         if status == 0 and _loaded(after) is None:
-            yield "it was repaired, and a kubelet would not load it"
+            yield "it was repaired, but a kubelet would not load it"
 
 
 def run(*argv: str) -> tuple[int, str, str]:
-    """Exit status, output and errors of the command."""
+    """Run a devicemanager command, and return its exit status, output and errors."""
     from devicemanager.cli import main
 
     out, errors = io.StringIO(), io.StringIO()
@@ -146,8 +152,8 @@ def run(*argv: str) -> tuple[int, str, str]:
     return status, out.getvalue(), errors.getvalue()
 
 
-def _complaints(what: str, status: int, _: str, errors: str) -> Iterator[str]:
+def _command_errors(what: str, status: int, errors: str) -> Iterator[str]:
     if status not in (0, 1, 2) or "(a bug;" in errors:
-        yield f"{what} ended with {status}: {errors}"
+        yield f"{what} exited with {status}: {errors}"
     if any(not line.startswith("devicemanager: ") for line in errors.splitlines()):
-        yield f"{what} wrote more than a line: {errors}"
+        yield f"{what} printed more than one-line errors: {errors}"

@@ -20,7 +20,7 @@ VECTORS: Final = Path(__file__).parents[2] / "tests/checkpoint/data/checkpoint.j
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Damage and tell. 0: everything was as it should; 1: something was not."""
+    """Damage files, print errors, and return 0 if there are none, else 1."""
     options = _parser().parse_args(arguments)
     files = read_files(options.vectors)
     ways: Counter[str] = Counter()
@@ -31,13 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failed += bool(faults)
         for fault in faults:
             print(f"seed {seed} ({way}): {fault}")
-    told = ", ".join(f"{count} {way}" for way, count in sorted(ways.items()))
-    print(f"damage: {options.seeds} ways on {len(files)} files ({told}): {failed} went wrong")
+    counts = ", ".join(f"{count} {way}" for way, count in sorted(ways.items()))
+    print(f"damage: {options.seeds} seeds on {len(files)} files ({counts}): {failed} failed")
     return 1 if failed else 0
 
 
 def play(files: Sequence[bytes], seed: int) -> tuple[str, list[str]]:
-    """Damage the file that the seed picks; the way, and all that is wrong with what follows."""
+    """Damage the file that the seed selects. Return the way of damage, and all errors."""
+    # Everything follows from the seed, so that a failure can be repeated with --first.
     original = Random(seed).choice(files)
     way, data = damaged(original, seed)
     return way, list(_faults(original, data, seed))
@@ -49,12 +50,12 @@ def _faults(original: bytes, data: bytes, seed: int) -> Iterator[str]:
         yield from checkpoints.command_faults(data)
         yield from snapshots.report_faults(original, data)
         yield from snapshots.archive_faults(original, seed)
-    except Exception as error:  # one that fails must not hide what the others say
+    except Exception as error:  # a crash is an error like any other, found before or after
         yield f"raised {error!r}"
 
 
 def read_files(path: Path) -> list[bytes]:
-    """The files in recorded vectors that have something to lose."""
+    """Return the files with pod entries from recorded vectors."""
     vectors = map(json.loads, path.read_text().splitlines())
     files = [vector["file"].encode() for vector in vectors]
     return [file for file in files if b"PodUID" in file]
@@ -63,17 +64,17 @@ def read_files(path: Path) -> list[bytes]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.damage",
-        description="Damage checkpoints and snapshots in seeded ways, and check what is said of "
-        "them, what is repaired, and that nothing crashes.",
+        description="Damage checkpoints and snapshots in seeded ways, and check reports, repairs "
+        "and error handling.",
     )
-    parser.add_argument("--seeds", type=int, default=200, metavar="N", help="how many ways (200)")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (0)")
+    parser.add_argument("--seeds", type=int, default=200, metavar="N", help="number of seeds (200)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="first seed (0)")
     parser.add_argument(
         "--vectors",
         type=Path,
         default=VECTORS,
         metavar="FILE",
-        help="files as kubelets wrote them: lines of JSON with the field `file`",
+        help="files of kubelets: lines of JSON with a field `file`",
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""What our code makes of a snapshot with a damaged checkpoint, and of a damaged archive."""
+"""Check snapshots with a damaged checkpoint, and damaged archives."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import checkpoint
-from devicemanager.snapshot import SnapshotError, archive, findings, read_snapshot
-from devicemanager.snapshot import layout as files
-from devicemanager.snapshot.model import (
+from devicemanager.snapshot import (
     Listening,
     Part,
     PodDirectories,
     Snapshot,
+    SnapshotError,
     SocketSeen,
+    archive,
+    findings,
+    layout,
+    read_snapshot,
 )
 from podresources import Allocatable, Container, ContainerDevices, Pod
 from tools.damage.checkpoints import run
-from tools.damage.claims import overlooked, untrue
+from tools.damage.verification import false_findings, missed_problems
 from tools.damage.ways import damaged
 
 __all__ = ["archive_faults", "report_faults", "snapshot_of"]
@@ -27,19 +30,19 @@ _ROOT = "/var/lib/kubelet"
 
 
 def snapshot_of(original: bytes, data: bytes) -> Snapshot:
-    """A node whose kubelet knows what ``original`` says, and has ``data`` on its disk."""
+    """Return a node whose kubelet has ``original`` in memory, and ``data`` on disk."""
     saved = checkpoint.loads(original, verify=False)
     containers: dict[str, dict[str, list[ContainerDevices]]] = {}
     for entry in saved.entries or ():
-        held = containers.setdefault(entry.pod_uid, {}).setdefault(entry.container_name, [])
+        devices = containers.setdefault(entry.pod_uid, {}).setdefault(entry.container_name, [])
         for node, ids in (entry.device_ids or {}).items():
             nodes = () if node == -1 else (node,)
-            held.append(ContainerDevices(entry.resource_name, tuple(ids or ()), nodes))
+            devices.append(ContainerDevices(entry.resource_name, tuple(ids or ()), nodes))
     pods = tuple(
-        Pod(f"pod-{number}", "ml", tuple(Container(n, tuple(held)) for n, held in each.items()))
+        Pod(f"pod-{number}", "ml", tuple(Container(n, tuple(d)) for n, d in each.items()))
         for number, each in enumerate(containers.values())
     )
-    offered = tuple(
+    allocatable = tuple(
         ContainerDevices(name, tuple(ids or ()))
         for name, ids in (saved.registered_devices or {}).items()
     )
@@ -49,9 +52,9 @@ def snapshot_of(original: bytes, data: bytes) -> Snapshot:
         tool="0",
         node="worker",
         root=_ROOT,
-        parts=tuple(Part(name, f"{_ROOT}/{name}") for name in files.FILES[1:]),
+        parts=tuple(Part(name, f"{_ROOT}/{name}") for name in layout.FILES[1:]),
         pods=pods,
-        allocatable=Allocatable(offered),
+        allocatable=Allocatable(allocatable),
         checkpoint=data,
         sockets=tuple(SocketSeen(f"{_ROOT}/{name}", Listening.LISTENING, 1) for name in names),
         directories=PodDirectories(tuple(containers)),
@@ -59,17 +62,17 @@ def snapshot_of(original: bytes, data: bytes) -> Snapshot:
 
 
 def report_faults(original: bytes, data: bytes) -> Iterator[str]:
-    """What the report of such a node says that is not so, and what it does not say."""
+    """Yield false and missing findings of such a node."""
     snapshot = snapshot_of(original, data)
     found = findings(snapshot)
-    yield from untrue(snapshot, found)
-    yield from overlooked(snapshot, found)
+    yield from false_findings(snapshot, found)
+    yield from missed_problems(snapshot, found)
     if read_snapshot(archive(snapshot)) != snapshot:
-        yield "the archive says something else than what was put into it"
+        yield "the archive differs from the snapshot"
 
 
 def archive_faults(original: bytes, seed: int) -> Iterator[str]:
-    """A damaged archive is read as one, or is rejected with one line."""
+    """Yield each error of reading a damaged archive; it may be rejected with a one-line error."""
     _, data = damaged(archive(snapshot_of(original, original)), seed)
     try:
         found = findings(read_snapshot(data))
@@ -77,10 +80,10 @@ def archive_faults(original: bytes, seed: int) -> Iterator[str]:
         if "\n" in str(error):
             yield f"more than one line: {error}"
     else:
-        yield from untrue(read_snapshot(data), found)
+        yield from false_findings(read_snapshot(data), found)
     with tempfile.TemporaryDirectory(prefix="damage-") as directory:
         file = Path(directory) / "node.tar.gz"
         file.write_bytes(data)
         status, _, errors = run("snapshot", "show", str(file))
         if status not in (0, 1, 2) or "(a bug;" in errors or len(errors.splitlines()) > 1:
-            yield f"snapshot show ended with {status}: {errors}"
+            yield f"snapshot show exited with {status}: {errors}"

@@ -1,4 +1,4 @@
-"""Ways in which a file is damaged, each repeatable from its seed."""
+"""Ways to damage a file, repeatable with a seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOISE: Final = (
     b'{"PodUID":',
 )
 _SECTOR: Final = 64
-"""Bytes that are lost together: a disk's sector, for files that are smaller than one."""
+"""Number of bytes that are lost together. Smaller than a disk sector, because the files are."""
 
 
 def _cut_off(data: bytes, random: Random) -> bytes:
@@ -32,13 +32,14 @@ def _cut_off(data: bytes, random: Random) -> bytes:
 
 def _bits(data: bytes, random: Random) -> bytes:
     altered = bytearray(data)
+    # Mostly one bit: such damage is the hardest to notice.
     for _ in range(random.choice((1, 1, 1, 2, 5))):
         altered[random.randrange(len(data))] ^= 1 << random.randrange(8)
     return bytes(altered)
 
 
 def _digit(data: bytes, random: Random) -> bytes:
-    """What somebody does who edits a file by hand."""
+    """Change a digit, like a manual edit."""
     places = [place for place, byte in enumerate(data) if 0x30 <= byte < 0x3A]
     altered = bytearray(data)
     altered[random.choice(places)] = random.choice(b"0123456789")
@@ -56,7 +57,7 @@ def _hole(data: bytes, random: Random) -> bytes:
 
 
 def _zeros(data: bytes, random: Random) -> bytes:
-    """A block that never reached the disk."""
+    """Zero a block, as if it had never reached the disk."""
     start = random.randrange(len(data)) // _SECTOR * _SECTOR
     end = min(start + _SECTOR * random.randint(1, 4), len(data))
     return data[:start] + b"\0" * (end - start) + data[end:]
@@ -73,7 +74,7 @@ def _swapped(data: bytes, random: Random) -> bytes:
 
 
 def _older_end(data: bytes, random: Random) -> bytes:
-    """The start of one file and the end of another, as of a write in place."""
+    """Append the end of an older file, as after a write in place."""
     return data[: random.randrange(len(data))] + data[random.randrange(len(data)) :]
 
 
@@ -101,7 +102,7 @@ WAYS: Final[dict[str, Callable[[bytes, Random], bytes]]] = {
 
 
 def damaged(data: bytes, seed: int) -> tuple[str, bytes]:
-    """The way that the seed picks, and what comes of it."""
+    """Damage the data in the way that the seed selects. Return the way and the result."""
     random = Random(seed)
     way = random.choice(list(WAYS))
     return way, WAYS[way](data, random)

@@ -1,1 +1,64 @@
-"""The checks, a module for each family."""
+"""The functions of the built-in checks, one module per family.
+
+``checks.toml`` in the package above has one row per check: what it requires, does and expects.
+The function of check K01 is ``k01`` here; it gets a ``CheckRun`` and returns a measurement, or
+raises ``Failed``, ``Warned`` or ``Skipped``. Start reading with ``restarts``, the checks that
+most plugins fail. Steps that several families share are in ``steps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from devicemanager.conformance.checks import (
+    allocate,
+    lifecycle,
+    listandwatch,
+    options,
+    preference,
+    prestart,
+    registration,
+    restarts,
+    topology,
+)
+from devicemanager.conformance.outcomes import CheckError
+from devicemanager.conformance.registry import FAMILIES, Check, ids
+
+__all__ = ["all_checks", "select"]
+
+_MODULES = {
+    "R": registration,
+    "K": restarts,
+    "W": listandwatch,
+    "T": topology,
+    "O": options,
+    "A": allocate,
+    "P": preference,
+    "S": prestart,
+    "L": lifecycle,
+}
+"""Module of each family, by letter."""
+
+
+def all_checks() -> tuple[Check, ...]:
+    """Return every built-in check, by family and number."""
+    return tuple(getattr(_MODULES[id_[0]], id_.lower()) for id_ in ids())
+
+
+def select(only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Check, ...]:
+    """Return the checks with these IDs or families, all by default, except those in ``skip``.
+    Raises CheckError for an unknown ID."""
+    every, chosen, left_out = all_checks(), tuple(only), tuple(skip)
+    known = {each.id for each in every} | FAMILIES.keys()
+    for name in (*chosen, *left_out):
+        if name not in known:
+            raise CheckError(
+                f"unknown check {name!r}: use an ID such as K01, or a family: {', '.join(FAMILIES)}"
+            )
+
+    def is_in(names: tuple[str, ...], each: Check) -> bool:
+        return each.id in names or each.family in names
+
+    return tuple(
+        each for each in every if (not chosen or is_in(chosen, each)) and not is_in(left_out, each)
+    )

@@ -1,4 +1,9 @@
-"""A: Allocate."""
+"""A: Allocate.
+
+Two responses for the same devices may differ, for example in random annotation keys. Therefore
+checks compare the *content* of a response, without annotations and values of variables. Checks
+about something else than A06 compare only the content that two responses have in common.
+"""
 
 from __future__ import annotations
 
@@ -8,536 +13,395 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.checks.steps import UNKNOWN_ID, allocate_many
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
-from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped, Warned
-from devicemanager.conformance.registry import check
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from devicemanager.conformance.registry import builtin
 from devicemanager.core.api.cdi import split_name
+from devicemanager.core.printable import listed
+from protos import deviceplugin_v1beta1 as dp
+from protos.deviceplugin_v1beta1_grpc import ALLOCATE
 
-if TYPE_CHECKING:
-    from protos import deviceplugin_v1beta1 as dp
-
-MUST, SHOULD = Severity.MUST, Severity.SHOULD
 _ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
 _ANNOTATION_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_UNKNOWN = "no-such-device"
+_LONGEST_ANNOTATION = 63
+_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+_MOST_SHOWN = 4
+
+_Content: TypeAlias = frozenset[tuple[str, str]]
+"""Kind and text of each thing in a response."""
 
 
-def _one(trial: CheckRun, client: PluginClient, ids: Iterable[str]) -> dp.ContainerAllocateResponse:
-    """The answer for one container. Raises Failed, and Skipped if there is not one answer."""
+class _WrongCount(Failed):
+    """The number of responses differs from the number of containers."""
+
+
+def _allocate(
+    run: CheckRun, client: PluginClient, ids: Iterable[str]
+) -> dp.ContainerAllocateResponse:
+    """Allocate for one container. Raises Failed, and Skipped unless there is one response."""
     try:
-        return _exactly_one(trial, client, list(ids))
-    except _Miscounted as failed:
+        return _allocate_one(run, client, list(ids))
+    except _WrongCount as failed:
         raise Skipped(f"{failed}: see A01") from None
 
 
-class _Miscounted(Failed):
-    """There are not as many responses as containers."""
-
-
-def _exactly_one(
-    trial: CheckRun, client: PluginClient, ids: list[str]
+def _allocate_one(
+    run: CheckRun, client: PluginClient, ids: list[str]
 ) -> dp.ContainerAllocateResponse:
     try:
-        answers = client.allocate(ids, seconds=trial.limits.allocate_seconds).container_responses
+        responses = client.allocate(ids, seconds=run.limits.allocate_seconds).container_responses
     except CallFailed as error:
-        raise Failed(f"Allocate of {_some(ids)}: {error}") from None
-    if len(answers) != 1:
-        raise _Miscounted(f"Allocate of {_some(ids)}: {len(answers)} responses for one container")
-    return answers[0]
+        raise Failed(f"Allocate of {listed(ids, _MOST_SHOWN)}: {error}") from None
+    if len(responses) != 1:
+        raise _WrongCount(
+            f"Allocate of {listed(ids, _MOST_SHOWN)}: {len(responses)} responses for one container"
+        )
+    return responses[0]
 
 
-def _steady(trial: CheckRun, client: PluginClient, ids: list[str]) -> frozenset[tuple[str, str]]:
-    """What is in two answers to the same request: A06 is about the rest."""
-    first, second = (_artefacts(_exactly_one(trial, client, ids)) for _ in range(2))
-    return first & second
-
-
-def _some(ids: list[str]) -> str:
-    return ", ".join(ids[:4]) + (f", ... {len(ids)} in all" if len(ids) > 4 else "")
-
-
-def _every_answer(trial: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateResponse]]:
-    """The answers for each of the first devices alone, and for all of them together."""
-    for resource in trial.resources:
-        ids = trial.healthy_ids(resource)[: trial.limits.single_devices]
-        with trial.client(resource) as client:
-            for group in (*([id_] for id_ in ids), ids):
-                yield f"{resource} {_some(group)}", _one(trial, client, group)
-
-
-def _artefacts(answer: dp.ContainerAllocateResponse) -> frozenset[tuple[str, str]]:
-    """What a container would get, without what may differ from call to call."""
+def _content(response: dp.ContainerAllocateResponse) -> _Content:
+    """Return what a container would get, without what may differ from call to call."""
     return frozenset(
         [
             *(
                 ("device", f"{d.host_path}:{d.container_path}:{d.permissions}")
-                for d in answer.devices
+                for d in response.devices
             ),
-            *(("mount", f"{m.host_path}:{m.container_path}:{m.read_only}") for m in answer.mounts),
-            *(("cdi", each.name) for each in answer.cdi_devices),
-            *(("env", name) for name in answer.envs),
+            *(
+                ("mount", f"{m.host_path}:{m.container_path}:{m.read_only}")
+                for m in response.mounts
+            ),
+            *(("cdi", each.name) for each in response.cdi_devices),
+            *(("env", name) for name in response.envs),
         ]
     )
 
 
-@check(
-    "A01",
-    MUST,
-    "answers for each container",
-    does="allocates for 1, 2 and 4 containers in one call",
-    expects="as many responses, in the same order",
-    production='"no containers return in allocation response", and the devices stay taken',
-    links="PROTO, DM",
-)
-def a01(trial: CheckRun) -> None:
-    ids = trial.healthy_ids()
-    with trial.client() as client:
-        single = {id_: _steady(trial, client, [id_]) for id_ in ids[:4]}
-        _exactly_one(trial, client, ids[:2])
+def _common_content(run: CheckRun, client: PluginClient, ids: list[str]) -> _Content:
+    """Return the content that two responses to the same request have in common."""
+    first, second = (_content(_allocate_one(run, client, ids)) for _ in range(2))
+    return first & second
+
+
+def _single_ids(run: CheckRun, resource: str) -> list[str]:
+    return run.healthy_ids(resource)[: run.limits.single_devices]
+
+
+def _every_response(run: CheckRun) -> Iterator[tuple[str, dp.ContainerAllocateResponse]]:
+    """Iterate over the responses for each device alone, and for all of them together."""
+    for resource, client in run.clients():
+        ids = _single_ids(run, resource)
+        for group in (*([id_] for id_ in ids), ids):
+            yield f"{resource} {listed(group, _MOST_SHOWN)}", _allocate(run, client, group)
+
+
+@builtin
+def a01(run: CheckRun) -> None:
+    ids = run.healthy_ids()
+    with run.client() as client:
+        # Alone first, to recognize the response for a device among those for several containers.
+        single = {id_: _common_content(run, client, [id_]) for id_ in ids[:4]}
+        _allocate_one(run, client, ids[:2])
         for count in (1, 2, 4):
             groups = [[ids[number % len(ids)]] for number in range(count)]
             try:
-                answers = client.allocate(*groups).container_responses
+                responses = client.allocate(*groups).container_responses
             except CallFailed as error:
                 raise Failed(f"{count} containers: {error}") from None
-            if len(answers) != count:
-                raise Failed(f"{len(answers)} responses for {count} containers")
-            for [id_], answer in zip(groups, answers, strict=True):
-                if missing := single[id_] - _artefacts(answer):
+            if len(responses) != count:
+                raise Failed(f"{len(responses)} responses for {count} containers")
+            for [id_], response in zip(groups, responses, strict=True):
+                if missing := single[id_] - _content(response):
                     raise Failed(
-                        f"of {count} containers, that with {id_} got another's answer: "
-                        f"{sorted(missing)[:2]} is not in it"
+                        f"{count} containers: the response for {id_} is at another place; "
+                        f"missing {sorted(missing)[:2]}"
                     )
 
 
-@check(
-    "A02",
-    MUST,
-    "rejects an unknown device",
-    does="allocates an id that was never listed",
-    expects="an error, best INVALID_ARGUMENT or NOT_FOUND, and the plugin lives",
-    production="a container starts without its device",
-    links="DM",
-)
-def a02(trial: CheckRun) -> str:
-    with trial.client() as client:
-        error = rejection(lambda: client.allocate([_UNKNOWN]))
+@builtin
+def a02(run: CheckRun) -> str:
+    with run.client() as client:
+        error = rejection(lambda: client.allocate([UNKNOWN_ID]))
     if error is None:
-        raise Failed("Allocate took an unknown id")
-    trial.check_alive("an unknown id")
+        raise Failed("Allocate accepted an unknown ID")
+    # Rejecting with a panic also gives an error, but takes the plugin down.
+    run.check_alive("an unknown ID")
     return error.code
 
 
-@check(
-    "A03",
-    SHOULD,
-    "rejects a broken device",
-    does="breaks a device and allocates it",
-    expects="an error",
-    production="a pod on a dead device",
-    links="DM",
-    scene=Scene.OWN,
-    hooks=("break-device",),
-)
-def a03(trial: CheckRun) -> None:
-    trial.start()
-    id_ = trial.healthy_ids()[0]
-    trial.broken(id_)
-    with trial.client() as client:
+@builtin
+def a03(run: CheckRun) -> None:
+    run.start()
+    id_ = run.healthy_ids()[0]
+    run.assume_broken(id_)
+    with run.client() as client:
         if rejection(lambda: client.allocate([id_])) is None:
-            raise Failed(f"Allocate took {id_}, which is broken")
+            raise Failed(f"Allocate accepted {id_}, which is broken")
 
 
-@check(
-    "A04",
-    MUST,
-    "allocates all or nothing",
-    does="allocates a device together with an unknown one",
-    expects="an error for the whole call",
-    production="a half-configured container",
-    links="PROTO",
-)
-def a04(trial: CheckRun) -> None:
-    ids = trial.healthy_ids()
-    with trial.client() as client:
-        for groups in ([[ids[0], _UNKNOWN]], [[ids[0]], [_UNKNOWN]]):
+@builtin
+def a04(run: CheckRun) -> None:
+    ids = run.healthy_ids()
+    with run.client() as client:
+        # In one container and in two: some plugins handle containers one by one.
+        for groups in ([[ids[0], UNKNOWN_ID]], [[ids[0]], [UNKNOWN_ID]]):
             if rejection(partial(client.allocate, *groups)) is None:
-                raise Failed(f"Allocate took {groups}")
+                raise Failed(f"Allocate accepted {groups}")
 
 
-@check(
-    "A05",
-    MUST,
-    "allocates any set of its devices",
-    does="allocates each device alone, all together, and all in another order",
-    expects="answers, and the same artefacts in any order",
-    production="a variable names the last device alone",
-    links="DM",
-)
-def a05(trial: CheckRun) -> str:
-    for resource in trial.resources:
-        ids = trial.healthy_ids(resource)[: trial.limits.single_devices]
-        with trial.client(resource) as client:
-            for group in (*([id_] for id_ in ids), ids):
-                _one(trial, client, group)
-            mixed = trial.rng.sample(ids, len(ids))
-            first, second = (_steady(trial, client, each) for each in (ids, mixed))
+@builtin
+def a05(run: CheckRun) -> str:
+    for resource, client in run.clients():
+        ids = _single_ids(run, resource)
+        for group in (*([id_] for id_ in ids), ids):
+            _allocate(run, client, group)
+        # The kubelet keeps IDs in a set, so it sends them in any order.
+        mixed = run.rng.sample(ids, len(ids))
+        first, second = (_common_content(run, client, each) for each in (ids, mixed))
         if first != second:
-            odd = sorted(first ^ second)[0]
-            raise Failed(f"{resource}: in another order of ids, {odd[0]} {odd[1]} differs")
+            kind, text = sorted(first ^ second)[0]
+            raise Failed(f"{resource}: {kind} {text} depends on the order of the IDs")
     return f"{len(ids)} devices"
 
 
-@check(
-    "A06",
-    MUST,
-    "allocates a device again",
-    does="sends the same request twice",
-    expects="answers with the same artefacts (annotations may differ)",
-    production="the kubelet asks again after a lost checkpoint and for a retried admission",
-    links="k/k#52678, k/k#56022",
-)
-def a06(trial: CheckRun) -> None:
-    for resource in trial.resources:
-        ids = trial.healthy_ids(resource)[:2]
-        with trial.client(resource) as client:
-            first, second = _one(trial, client, ids), _one(trial, client, ids)
-        if _artefacts(first) != _artefacts(second):
-            odd = sorted(_artefacts(first) ^ _artefacts(second))[0]
-            raise Failed(f"{resource}: the second time, {odd[0]} {odd[1]} differs")
+@builtin
+def a06(run: CheckRun) -> None:
+    for resource, client in run.clients():
+        # Kubelets repeat Allocate: after a lost checkpoint, for a retried admission, and when an
+        # app container reuses the device of an init container.
+        ids = run.healthy_ids(resource)[:2]
+        first, second = (_content(_allocate(run, client, ids)) for _ in range(2))
+        if first != second:
+            kind, text = sorted(first ^ second)[0]
+            raise Failed(f"{resource}: {kind} {text} differs in the second response")
 
 
-@check(
-    "A07",
-    MUST,
-    "allocates without end",
-    does="allocates as often as the limit allocations says, with no release: there is none",
-    expects="answers",
-    production="slots leak until pods are rejected",
-    links="k/k#59110, akri#849",
-)
-def a07(trial: CheckRun) -> str:
-    ids = trial.healthy_ids()
-    with trial.client() as client:
-        for number in range(trial.limits.allocations):
-            try:
-                client.allocate([ids[number % len(ids)]], seconds=trial.limits.allocate_seconds)
-            except CallFailed as error:
-                raise Failed(f"allocation {number + 1}: {error}") from None
-    return f"{trial.limits.allocations} allocations"
+@builtin
+def a07(run: CheckRun) -> str:
+    with run.client() as client:
+        allocate_many(run, client)
+    return f"{run.limits.allocations} allocations"
 
 
-@check(
-    "A08",
-    MUST,
-    "allocates in parallel",
-    does="sends parallel_allocations calls at a time, parallel_rounds times, with a list stream "
-    "open",
-    expects="answers to all",
-    production="admission is serial: one call that hangs blocks the node",
-    links="rdma#51",
-)
-def a08(trial: CheckRun) -> None:
-    ids = trial.healthy_ids()
-    count = trial.limits.parallel_allocations
-    with trial.client() as client, client.watch() as stream:
-        trial.first_list(stream)
+@builtin
+def a08(run: CheckRun) -> None:
+    ids = run.healthy_ids()
+    count = run.limits.parallel_allocations
+    # With a stream, because a lock shared by Allocate and ListAndWatch is the usual deadlock.
+    with run.client() as client, client.watch() as stream:
+        run.first_list(stream)
         with ThreadPoolExecutor(count, thread_name_prefix="allocate") as pool:
-            for _ in range(trial.limits.parallel_rounds):
+            for _ in range(run.limits.parallel_rounds):
                 calls = [
-                    pool.submit(_one, trial, client, [ids[number % len(ids)]])
+                    pool.submit(_allocate, run, client, [ids[number % len(ids)]])
                     for number in range(count)
                 ]
                 for call in calls:
                     call.result()
 
 
-@check(
-    "A09",
-    MUST,
-    "allocates in time",
-    does="measures Allocate of one device and of all",
-    expects="within allocate_seconds (a warning after allocate_warn_seconds): the kubelet sets no "
-    "deadline",
-    production="the node stops admitting pods",
-    links="DM",
-)
-def a09(trial: CheckRun) -> str:
+@builtin
+def a09(run: CheckRun) -> str:
     longest = 0.0
-    for resource in trial.resources:
-        ids = trial.healthy_ids(resource)
-        with trial.client(resource) as client:
-            for group in (ids[:1], ids):
-                took = trial.timed(partial(_one, trial, client, group), "Allocate")
-                longest = max(longest, took)
-    if longest > trial.limits.allocate_warn_seconds:
+    for resource, client in run.clients():
+        ids = run.healthy_ids(resource)
+        for group in (ids[:1], ids):
+            took = run.timed(partial(_allocate, run, client, group), "Allocate")
+            longest = max(longest, took)
+    if longest > run.limits.allocate_warn_seconds:
         raise Warned(f"Allocate took {longest:.1f} s")
     return f"{longest:.3f} s"
 
 
-@check(
-    "A10",
-    MUST,
-    "names devices that a runtime takes",
-    does="looks at the devices in every answer",
-    expects="absolute paths; permissions of r, w and m, and not empty; each container path once",
-    production="the runtime rejects to create the container",
-    links="PROTO",
-)
-def a10(trial: CheckRun) -> None:
-    for what, answer in _every_answer(trial):
-        for device in answer.devices:
-            for path in (device.host_path, device.container_path):
-                if not path.startswith("/"):
-                    raise Failed(f"{what}: {path!r} is no absolute path")
+@builtin
+def a10(run: CheckRun) -> None:
+    for what, response in _every_response(run):
+        for device in response.devices:
+            _check_absolute(what, device.host_path, device.container_path)
             letters = device.permissions
             if not letters or set(letters) - set("rwm") or len(set(letters)) < len(letters):
-                raise Failed(f"{what}: {device.host_path} has permissions {letters!r}")
-        _unique(what, "device", [device.container_path for device in answer.devices])
+                raise Failed(
+                    f"{what}: {device.host_path} has invalid permissions {letters!r}: use r, w, m"
+                )
+        _check_unique(what, "device", [device.container_path for device in response.devices])
 
 
-@check(
-    "A11",
-    SHOULD,
-    "names devices of the host",
-    does="looks for the devices of every answer on this machine",
-    expects="a character or block device",
-    production='"not a device node"',
-    links="nv#1041",
-)
-def a11(trial: CheckRun) -> str:
+@builtin
+def a11(run: CheckRun) -> str:
     seen = set()
-    for what, answer in _every_answer(trial):
-        for device in answer.devices:
+    for what, response in _every_response(run):
+        for device in response.devices:
             if not device.host_path.startswith("/"):
-                raise Skipped(f"{what}: {device.host_path!r} is no absolute path: see A10")
-            path = trial.host_path(device.host_path)
+                raise Skipped(f"{what}: {device.host_path!r} is not an absolute path: see A10")
+            # As the plugin sees it: with --at-node-paths, it has another view of the file system.
+            path = run.plugin.path(device.host_path)
             if not path.exists():
-                raise Failed(f"{what}: {device.host_path} is not there")
+                raise Failed(f"{what}: {device.host_path} does not exist")
             mode = path.stat().st_mode
+            # The runtime takes a directory for all device nodes in it.
             if not (stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISDIR(mode)):
-                raise Failed(f"{what}: {device.host_path} is no device")
+                raise Failed(f"{what}: {device.host_path} is not a device node")
             seen.add(device.host_path)
     if not seen:
-        raise Skipped("no answer names a device")
-    return f"{len(seen)} devices"
+        raise Skipped("no response has device nodes")
+    return f"{len(seen)} device nodes"
 
 
-@check(
-    "A12",
-    MUST,
-    "names mounts that can be made",
-    does="looks at the mounts in every answer",
-    expects="absolute paths, the host's side exists, nothing of the kubelet's directory, each "
-    "container path once",
-    production='"no such file or directory" when the container starts',
-    links="PROTO",
-)
-def a12(trial: CheckRun) -> None:
-    kubelet = (str(trial.kubelet.plugin_dir), "/var/lib/kubelet/device-plugins")
-    for what, answer in _every_answer(trial):
-        for mount in answer.mounts:
-            for path in (mount.host_path, mount.container_path):
-                if not path.startswith("/"):
-                    raise Failed(f"{what}: {path!r} is no absolute path")
-            if mount.host_path.rstrip("/") in kubelet:
-                raise Failed(f"{what}: {mount.host_path} is the kubelet's own directory")
-            if not trial.host_path(mount.host_path).exists():
-                raise Failed(f"{what}: {mount.host_path} is not there")
-        _unique(what, "mount", [mount.container_path for mount in answer.mounts])
+@builtin
+def a12(run: CheckRun) -> None:
+    # A container with this mount can register plugins and remove the sockets of others.
+    plugin_dirs = (str(run.kubelet.plugin_dir), _PLUGIN_DIR)
+    for what, response in _every_response(run):
+        for mount in response.mounts:
+            _check_absolute(what, mount.host_path, mount.container_path)
+            if mount.host_path.rstrip("/") in plugin_dirs:
+                raise Failed(f"{what}: {mount.host_path} is the plugin directory")
+            if not run.plugin.path(mount.host_path).exists():
+                raise Failed(f"{what}: {mount.host_path} does not exist")
+        _check_unique(what, "mount", [mount.container_path for mount in response.mounts])
 
 
-@check(
-    "A13",
-    MUST,
-    "names every device in its variables",
-    does="looks at the environment for one device, for another, and for both",
-    expects="names without = and control characters, no NUL; what names one device alone names "
-    "both together, in one variable or in several",
-    production="the program in the container sees one of its devices",
-    links="DM",
-)
-def a13(trial: CheckRun) -> None:
-    for what, answer in _every_answer(trial):
-        for name, value in answer.envs.items():
+def _check_absolute(what: str, *paths: str) -> None:
+    for path in paths:
+        if not path.startswith("/"):
+            raise Failed(f"{what}: {path!r} is not an absolute path")
+
+
+def _check_unique(what: str, kind: str, paths: list[str]) -> None:
+    for path, count in Counter(paths).items():
+        if count > 1:
+            raise Failed(f"{what}: {count} {kind}s at {path}")
+
+
+@builtin
+def a13(run: CheckRun) -> None:
+    for what, response in _every_response(run):
+        for name, value in response.envs.items():
             if not _ENV_NAME.fullmatch(name):
-                raise Failed(f"{what}: {name!r} is no name for a variable")
+                raise Failed(f"{what}: invalid variable name {name!r}")
             if "\0" in value:
-                raise Failed(f"{what}: the value of {name} has a NUL")
-    for resource in trial.resources:
-        ids = trial.healthy_ids(resource)
-        if len(ids) < 2:
+                raise Failed(f"{what}: the value of {name} contains NUL")
+    for resource, client in run.clients():
+        ids = run.healthy_ids(resource)[:2]
+        if len(ids) == 2:
+            alone = [dict(_allocate(run, client, [id_]).envs) for id_ in ids]
+            _check_both_named(resource, ids, alone, dict(_allocate(run, client, ids).envs))
+
+
+def _check_both_named(
+    resource: str, ids: list[str], alone: list[dict[str, str]], both: dict[str, str]
+) -> None:
+    """Raise Failed if a variable for two devices has the value for only one of them, unless
+    another variable contains the value for the other one."""
+    for name in alone[0].keys() & alone[1].keys() & both.keys():
+        first, second = (envs[name] for envs in alone)
+        if first == second or both[name] not in (first, second):
             continue
-        with trial.client(resource) as client:
-            alone = [dict(_one(trial, client, [id_]).envs) for id_ in ids[:2]]
-            both = dict(_one(trial, client, ids[:2]).envs)
-        for name in alone[0].keys() & alone[1].keys() & both.keys():
-            first, second = (envs[name] for envs in alone)
-            if first == second or both[name] not in (first, second):
-                continue
-            lost = second if both[name] == first else first
-            if not any(lost in value for value in both.values()):
-                raise Failed(
-                    f"{resource}: {name} is {first!r} for {ids[0]}, {second!r} for {ids[1]}, and "
-                    f"{both[name]!r} for both"
-                )
+        lost = second if both[name] == first else first
+        if not any(lost in value for value in both.values()):
+            raise Failed(
+                f"{resource}: {name} is {first!r} for {ids[0]}, {second!r} for {ids[1]}, and "
+                f"{both[name]!r} for both"
+            )
 
 
-@check(
-    "A14",
-    MUST,
-    "names CDI devices in full",
-    does="looks at the CDI devices in every answer",
-    expects="vendor/class=name",
-    production='"unresolvable CDI devices"',
-    links="PROTO, moby#47633",
-)
-def a14(trial: CheckRun) -> str:
+@builtin
+def a14(run: CheckRun) -> str:
     names = set()
-    for what, answer in _every_answer(trial):
-        for device in answer.cdi_devices:
+    for what, response in _every_response(run):
+        for device in response.cdi_devices:
             if split_name(device.name) is None:
-                raise Failed(f"{what}: {device.name!r} is no CDI device: vendor/class=name")
+                raise Failed(
+                    f"{what}: invalid CDI device {device.name!r}: expected vendor/class=name"
+                )
             names.add(device.name)
     if not names:
-        raise Skipped("no answer names a CDI device")
+        raise Skipped("no response has CDI devices")
     return f"{len(names)} CDI devices"
 
 
-@check(
-    "A15",
-    SHOULD,
-    "annotates as Kubernetes does",
-    does="looks at the annotations in every answer",
-    expects="keys with a valid name of at most 63 characters; a device is not injected by "
-    "annotation and by cdi_devices",
-    production="a device twice, or a container that is rejected",
-    links="https://github.com/cncf-tags/container-device-interface/pull/43",
-)
-def a15(trial: CheckRun) -> None:
-    for what, answer in _every_answer(trial):
-        named = {device.name for device in answer.cdi_devices}
-        for key, value in answer.annotations.items():
+@builtin
+def a15(run: CheckRun) -> None:
+    for what, response in _every_response(run):
+        named = {device.name for device in response.cdi_devices}
+        for key, value in response.annotations.items():
             name = key.rpartition("/")[2]
-            if len(name) > 63 or not _ANNOTATION_NAME.fullmatch(name):
-                raise Failed(f"{what}: {key!r} is no valid annotation")
+            if len(name) > _LONGEST_ANNOTATION or not _ANNOTATION_NAME.fullmatch(name):
+                raise Failed(f"{what}: invalid annotation key {key!r}")
+            # Runtimes inject both, so the container would get the device twice.
             if key.startswith("cdi.k8s.io/") and (twice := named & set(value.split(","))):
-                raise Failed(f"{what}: {min(twice)} is injected by annotation and by cdi_devices")
+                raise Failed(f"{what}: {min(twice)} is in an annotation and in cdi_devices")
 
 
-@check(
-    "A16",
-    SHOULD,
-    "has resources that go together",
-    does="compares what two resources of the plugin give one container",
-    expects="no variable, mount or device with two different values",
-    production="the kubelet keeps one and says nothing but a line in its log",
-    links="DM",
-)
-def a16(trial: CheckRun) -> None:
-    if len(trial.resources) < 2:
+@builtin
+def a16(run: CheckRun) -> None:
+    if len(run.resources) < 2:
         raise Skipped("the plugin has one resource")
+    # If responses conflict, the kubelet keeps one value and only logs it. Different plugins cannot
+    # avoid that, but two resources of one plugin can.
     known: dict[tuple[str, str], tuple[str, str]] = {}
-    for resource in trial.resources:
-        with trial.client(resource) as client:
-            answer = _one(trial, client, trial.healthy_ids(resource)[:1])
-        given = {("variable", name): value for name, value in answer.envs.items()}
-        given |= {("mount", each.container_path): each.host_path for each in answer.mounts}
-        given |= {("device", each.container_path): each.host_path for each in answer.devices}
-        for key, value in given.items():
-            other, before = known.setdefault(key, (resource, value))
+    for resource, client in run.clients():
+        response = _allocate(run, client, run.healthy_ids(resource)[:1])
+        given = {("variable", name): value for name, value in response.envs.items()}
+        given |= {("mount", each.container_path): each.host_path for each in response.mounts}
+        given |= {("device", each.container_path): each.host_path for each in response.devices}
+        for (kind, name), value in given.items():
+            other, before = known.setdefault((kind, name), (resource, value))
             if before != value:
-                raise Failed(
-                    f"{key[0]} {key[1]} is {before!r} of {other} and {value!r} of {resource}"
-                )
+                raise Failed(f"{kind} {name} is {before!r} of {other} and {value!r} of {resource}")
 
 
-@check(
-    "A17",
-    MUST,
-    "bears odd requests",
-    does="sends an empty request, one without ids, one with an id twice, and unknown fields",
-    expects="answers or errors, and the plugin lives",
-    production="a panic",
-    links="PROTO",
-)
-def a17(trial: CheckRun) -> None:
-    from protos.deviceplugin_v1beta1_grpc import ALLOCATE
-
-    id_ = trial.healthy_ids()[0]
-    with trial.client() as client:
-        # Field 1000, a text: what a newer kubelet might send.
+@builtin
+def a17(run: CheckRun) -> None:
+    id_ = run.healthy_ids()[0]
+    with run.client() as client:
+        # The last one has field 1000 with a text, as a newer kubelet might send it.
         for request in (b"", b"\x0a\x00", _request(id_, id_), b"\xc2\x3e\x01x" + _request(id_)):
-            call = partial(client.raw, ALLOCATE, request, trial.limits.allocate_seconds)
+            call = partial(client.raw, ALLOCATE, request, run.limits.allocate_seconds)
             rejection(call, f"request {request.hex()}")
-    trial.check_alive("odd requests")
-
-
-@check(
-    "A18",
-    MUST,
-    "shares no device between devices",
-    does="compares the answers for single devices",
-    expects="no device node in two of them (waive this for devices that are meant to be shared)",
-    production="two pods on one device",
-    links="DOC",
-)
-def a18(trial: CheckRun) -> str:
-    count = 0
-    for resource in trial.resources:
-        holders: dict[str, list[str]] = {}
-        ids = trial.healthy_ids(resource)[: trial.limits.single_devices]
-        with trial.client(resource) as client:
-            for id_ in ids:
-                for path in {device.host_path for device in _one(trial, client, [id_]).devices}:
-                    holders.setdefault(path, []).append(id_)
-        # A node that every device comes with is a control device, such as /dev/nvidiactl.
-        shared = {path: held for path, held in holders.items() if 1 < len(held) < len(ids)}
-        if shared:
-            path, held = min(shared.items())
-            raise Failed(f"{resource}: {path} is in {held[0]} and in {held[1]}")
-        if len(ids) > 1 and holders and all(len(held) == len(ids) for held in holders.values()):
-            raise Failed(f"{resource}: all devices are {min(holders)}")
-        count += len(holders)
-    return f"{count} device nodes"
-
-
-@check(
-    "A19",
-    SHOULD,
-    "allocates what it has just listed",
-    does="adds a device, and allocates it as soon as it is listed",
-    expects="an answer",
-    production="an admission error after a device was plugged in",
-    links="DM",
-    scene=Scene.OWN,
-    hooks=("add-device",),
-)
-def a19(trial: CheckRun) -> None:
-    trial.start()
-    before = {device.ID for device in trial.devices()}
-    trial.hook("add-device")
-
-    def new() -> set[str]:
-        return {device.ID for device in trial.devices()} - before
-
-    if trial.until(lambda: bool(new()), trial.limits.refresh_seconds) is None:
-        raise Failed("the device that was added does not appear")
-    with trial.client() as client:
-        _one(trial, client, sorted(new())[:1])
+    run.check_alive("unusual requests")
 
 
 def _request(*ids: str) -> bytes:
-    from protos import deviceplugin_v1beta1 as dp
-
     request = dp.ContainerAllocateRequest(devices_ids=list(ids))
     return dp.AllocateRequest(container_requests=[request]).SerializeToString()
 
 
-def _unique(what: str, kind: str, paths: list[str]) -> None:
-    for path, count in Counter(paths).items():
-        if count > 1:
-            raise Failed(f"{what}: {count} {kind}s at {path}")
+@builtin
+def a18(run: CheckRun) -> str:
+    count = 0
+    for resource, client in run.clients():
+        ids = _single_ids(run, resource)
+        users: dict[str, list[str]] = {}
+        for id_ in ids:
+            for path in {device.host_path for device in _allocate(run, client, [id_]).devices}:
+                users.setdefault(path, []).append(id_)
+        # A node of every device is a control device, such as /dev/nvidiactl, unless there are no
+        # others: then all devices are the same.
+        shared = {path: own for path, own in users.items() if 1 < len(own) < len(ids)}
+        if shared:
+            path, own = min(shared.items())
+            raise Failed(f"{resource}: {path} is in {own[0]} and in {own[1]}")
+        if len(ids) > 1 and users and all(len(own) == len(ids) for own in users.values()):
+            raise Failed(f"{resource}: all devices are {min(users)}")
+        count += len(users)
+    return f"{count} device nodes"
+
+
+@builtin
+def a19(run: CheckRun) -> None:
+    run.start()
+    before = {device.ID for device in run.devices()}
+    run.hook("add-device")
+
+    def added() -> set[str]:
+        return {device.ID for device in run.devices()} - before
+
+    if run.until(lambda: bool(added()), run.limits.refresh_seconds) is None:
+        raise Failed("no device list contains the added device")
+    with run.client() as client:
+        _allocate(run, client, sorted(added())[:1])

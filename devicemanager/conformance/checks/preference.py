@@ -5,175 +5,115 @@ from __future__ import annotations
 from functools import partial
 
 from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.checks.steps import UNKNOWN_ID, preference_client
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
-from devicemanager.conformance.outcomes import Failed, Severity, Skipped
-from devicemanager.conformance.registry import check
+from devicemanager.conformance.outcomes import Failed, Skipped
+from devicemanager.conformance.registry import builtin
+from devicemanager.core.printable import listed
 
-MUST, SHOULD = Severity.MUST, Severity.SHOULD
-
-
-def _offered(client: PluginClient) -> None:
-    if not client.options().get_preferred_allocation_available:
-        raise Skipped("the options do not offer GetPreferredAllocation")
+_MOST_MISSING = 16
+_MOST_SHOWN = 4
 
 
 def _preferred(client: PluginClient, available: list[str], must: list[str], size: int) -> list[str]:
-    """One container's answer, checked. Raises Failed."""
-    question = f"available {_some(available)}, must include {_some(must)}, size {size}"
+    """Request devices for one container, and check the response. Raises Failed."""
+    request = f"available {_some(available)}, must include {_some(must)}, size {size}"
     try:
-        answers = client.preferred((available, must, size))
+        responses = client.preferred((available, must, size))
     except CallFailed as error:
-        raise _failed(question, error) from None
-    if len(answers) != 1:
-        raise Failed(f"{question}: {len(answers)} responses for one container")
-    [ids] = answers
+        raise _failed(request, error) from None
+    if len(responses) != 1:
+        raise Failed(f"{request}: {len(responses)} responses for one container")
+    [ids] = responses
     if len(set(ids)) < len(ids):
-        raise Failed(f"{question}: the answer names a device twice: {_some(ids)}")
+        raise Failed(f"{request}: the response contains a device twice: {_some(ids)}")
     if len(ids) != size:
-        raise Failed(f"{question}: {len(ids)} devices: {_some(ids)}")
-    if stray := set(ids) - set(available):
-        raise Failed(f"{question}: {min(stray)} is not available")
+        raise Failed(f"{request}: {len(ids)} devices: {_some(ids)}")
+    if unavailable := set(ids) - set(available):
+        raise Failed(f"{request}: {min(unavailable)} is not available")
     if left_out := set(must) - set(ids):
-        raise Failed(f"{question}: {min(left_out)} must be included")
+        raise Failed(f"{request}: {min(left_out)} must be included")
     return ids
 
 
-def _failed(question: str, error: CallFailed) -> Exception:
+def _failed(request: str, error: CallFailed) -> Exception:
     if error.code == "UNIMPLEMENTED":
         return Skipped(f"{error}: see O02")
-    return Failed(f"{question}: {error}")
+    return Failed(f"{request}: {error}")
 
 
 def _some(ids: list[str]) -> str:
-    return "[" + ", ".join(ids[:4]) + (f", ... {len(ids)} in all]" if len(ids) > 4 else "]")
+    return f"[{listed(ids, _MOST_SHOWN)}]"
 
 
-@check(
-    "P01",
-    MUST,
-    "prefers what it may",
-    does="asks random_preferences times with random devices",
-    expects="devices that are unique, as many as asked for, among those available, with those that "
-    "must be included",
-    production="the kubelet takes what fits of the answer and fills up: wrong alignment",
-    links="PROTO, k/k#92794",
-)
-def p01(trial: CheckRun) -> None:
-    ids = trial.healthy_ids()
-    with trial.client() as client:
-        _offered(client)
-        for _ in range(trial.limits.random_preferences):
-            available = trial.rng.sample(ids, trial.rng.randint(1, len(ids)))
-            size = trial.rng.randint(1, len(available))
-            must = trial.rng.sample(available, trial.rng.randint(0, size))
+@builtin
+def p01(run: CheckRun) -> None:
+    with preference_client(run) as (client, ids):
+        for _ in range(run.limits.random_preferences):
+            available = run.rng.sample(ids, run.rng.randint(1, len(ids)))
+            size = run.rng.randint(1, len(available))
+            must = run.rng.sample(available, run.rng.randint(0, size))
             _preferred(client, available, must, size)
 
 
-@check(
-    "P02",
-    MUST,
-    "prefers at the edges",
-    does="asks for all that is available, and for just what must be included",
-    expects="exactly these",
-    production="pods are rejected at the edges",
-    links="PROTO",
-)
-def p02(trial: CheckRun) -> None:
-    ids = trial.healthy_ids()
-    with trial.client() as client:
-        _offered(client)
+@builtin
+def p02(run: CheckRun) -> None:
+    with preference_client(run) as (client, ids):
         _preferred(client, ids, [], len(ids))
         _preferred(client, ids, ids[:1], 1)
         _preferred(client, ids, ids, len(ids))
 
 
-@check(
-    "P03",
-    MUST,
-    "prefers among the rest",
-    does="asks with each device in turn missing from those available",
-    expects="an answer from the rest",
-    production="one dead GPU rejects every pod: about 1,000 failed pods in 5 minutes, for 3 days",
-    links="nv#2038, nv#2039",
-)
-def p03(trial: CheckRun) -> None:
-    ids = trial.healthy_ids(least=2)
-    with trial.client() as client:
-        _offered(client)
-        for missing in ids[:16]:
-            rest = [id_ for id_ in ids if id_ != missing]
-            _preferred(client, rest, [], 1)
+@builtin
+def p03(run: CheckRun) -> None:
+    with preference_client(run, least=2) as (client, ids):
+        # A device that is in use or broken is not available. A plugin that needs all of its devices
+        # to compute a preference fails then; this way, one broken GPU has blocked a node for days.
+        for missing in ids[:_MOST_MISSING]:
+            _preferred(client, [id_ for id_ in ids if id_ != missing], [], 1)
 
 
-@check(
-    "P04",
-    SHOULD,
-    "bears a question without an answer",
-    does="asks for more than there is, and to include what is not available",
-    expects="an error or the best there is, and the plugin lives",
-    production="a storm of failing pods",
-    links="nv#2039",
-)
-def p04(trial: CheckRun) -> None:
-    ids = trial.healthy_ids()
-    with trial.client() as client:
-        _offered(client)
+@builtin
+def p04(run: CheckRun) -> None:
+    with preference_client(run) as (client, ids):
         for available, must, size in (
             (ids, [], len(ids) + 1),
             (ids[1:], ids[:1], 1),
             ([], [], 1),
             (ids, [], -1),
-            (["no-such-device"], [], 1),
+            ([UNKNOWN_ID], [], 1),
         ):
+            # Any response is acceptable. The kubelet never sends these, other clients and bugs can.
             rejection(partial(client.preferred, (available, must, size)))
-    trial.check_alive("questions without an answer")
+    run.check_alive("impossible requests")
 
 
-@check(
-    "P05",
-    SHOULD,
-    "prefers quickly, and the same each time",
-    does="asks same_preferences times for 8 of up to single_devices devices",
-    expects="the same answer within preferred_seconds",
-    production="slow admissions",
-    links="DM",
-)
-def p05(trial: CheckRun) -> str:
-    ids = sorted(trial.healthy_ids())[: trial.limits.single_devices]
-    size = min(8, (len(ids) + 1) // 2)
-    with trial.client() as client:
-        _offered(client)
-        answers: list[list[str]] = []
+@builtin
+def p05(run: CheckRun) -> str:
+    with preference_client(run) as (client, ids):
+        ids = sorted(ids)[: run.limits.single_devices]
+        size = min(8, (len(ids) + 1) // 2)  # half of a few devices, so that there is a choice
+        responses: list[list[str]] = []
 
-        def ask() -> None:
-            answers.append(sorted(_preferred(client, ids, [], size)))
+        def call() -> None:
+            responses.append(sorted(_preferred(client, ids, [], size)))
 
-        took = max(trial.timed(ask, "a preference") for _ in range(trial.limits.same_preferences))
-    for other in answers:
-        if other != answers[0]:
-            raise Failed(f"the same question had the answers {answers[0]} and {other}")
-    if took > trial.limits.preferred_seconds:
-        raise Failed(f"an answer took {took:.1f} s")
+        took = max(run.timed(call, "a preference") for _ in range(run.limits.same_preferences))
+    for other in responses:
+        if other != responses[0]:
+            raise Failed(f"the same request had the responses {responses[0]} and {other}")
+    if took > run.limits.preferred_seconds:
+        raise Failed(f"a response took {took:.1f} s")
     return f"{took:.3f} s"
 
 
-@check(
-    "P06",
-    MUST,
-    "answers for each container",
-    does="asks for 1, 2 and 4 containers in one call",
-    expects="as many responses",
-    production="the kubelet looks at the first alone; other callers do not",
-    links="PROTO",
-)
-def p06(trial: CheckRun) -> None:
-    ids = trial.healthy_ids()
-    with trial.client() as client:
-        _offered(client)
+@builtin
+def p06(run: CheckRun) -> None:
+    with preference_client(run) as (client, ids):
         for count in (1, 2, 4):
             try:
-                answers = client.preferred(*[(ids, [], 1)] * count)
+                responses = client.preferred(*[(ids, [], 1)] * count)
             except CallFailed as error:
                 raise _failed(f"{count} containers", error) from None
-            if len(answers) != count:
-                raise Failed(f"{len(answers)} responses for {count} containers")
+            if len(responses) != count:
+                raise Failed(f"{len(responses)} responses for {count} containers")

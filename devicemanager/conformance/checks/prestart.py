@@ -5,26 +5,17 @@ from __future__ import annotations
 import time
 
 from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.checks.steps import UNKNOWN_ID, pre_start_client
 from devicemanager.conformance.client import CallFailed, PluginClient, rejection
-from devicemanager.conformance.outcomes import Failed, Scene, Severity, Skipped
-from devicemanager.conformance.registry import check
-
-MUST = Severity.MUST
+from devicemanager.conformance.outcomes import Failed, Skipped
+from devicemanager.conformance.registry import builtin
 
 
-def _allocated(trial: CheckRun, client: PluginClient) -> list[str]:
-    """A device that was allocated, if PreStartContainer is asked for."""
-    ids = trial.healthy_ids()[:1]
-    if not client.options().pre_start_required:
-        raise Skipped("the options do not ask for PreStartContainer")
-    client.allocate(ids)
-    return ids
-
-
-def _pre_start(trial: CheckRun, client: PluginClient, ids: list[str], when: str) -> float:
+def _pre_start(run: CheckRun, client: PluginClient, ids: list[str], when: str) -> float:
+    """Call PreStartContainer. Return the seconds; raises Failed."""
     begin = time.monotonic()
     try:
-        client.pre_start(ids, trial.limits.pre_start_seconds)
+        client.pre_start(ids, run.limits.pre_start_seconds)
     except CallFailed as error:
         if error.code == "UNIMPLEMENTED":
             raise Skipped(f"{error}: see O03") from None
@@ -32,69 +23,32 @@ def _pre_start(trial: CheckRun, client: PluginClient, ids: list[str], when: str)
     return time.monotonic() - begin
 
 
-@check(
-    "S01",
-    MUST,
-    "prepares a container in time",
-    does="calls PreStartContainer",
-    expects="an answer within pre_start_seconds, the only deadline that the kubelet sets",
-    production='"PreStartContainer rpc failed"',
-    links="DM",
-)
-def s01(trial: CheckRun) -> str:
-    with trial.client() as client:
-        took = _pre_start(trial, client, _allocated(trial, client), "the first call")
-    return f"{took:.3f} s"
+@builtin
+def s01(run: CheckRun) -> str:
+    with pre_start_client(run) as (client, ids):
+        return f"{_pre_start(run, client, ids, 'the first call'):.3f} s"
 
 
-@check(
-    "S02",
-    MUST,
-    "prepares a container again",
-    does="calls PreStartContainer with the same ids as often as the limit repeats says, with no "
-    "Allocate between",
-    expects="an answer each time",
-    production="the second start of a container fails",
-    links="DOC, PROTO",
-)
-def s02(trial: CheckRun) -> None:
-    with trial.client() as client:
-        ids = _allocated(trial, client)
-        for number in range(1, trial.limits.repeats + 1):
-            _pre_start(trial, client, ids, f"call {number}")
+@builtin
+def s02(run: CheckRun) -> None:
+    with pre_start_client(run) as (client, ids):
+        for number in range(1, run.limits.repeats + 1):
+            _pre_start(run, client, ids, f"call {number}")
 
 
-@check(
-    "S03",
-    MUST,
-    "prepares a container after its own restart",
-    does="allocates a device, restarts the plugin, and calls PreStartContainer",
-    expects="an answer: the kubelet keeps the answer to Allocate and does not ask again",
-    production="restarted pods are stuck",
-    links="DM",
-    scene=Scene.OWN,
-)
-def s03(trial: CheckRun) -> None:
-    trial.start()
-    with trial.client() as client:
-        ids = _allocated(trial, client)
-    trial.process.stop()
-    trial.relaunch("the plugin's restart")
-    with trial.client() as client:
-        _pre_start(trial, client, ids, "after the plugin's restart")
+@builtin
+def s03(run: CheckRun) -> None:
+    run.start()
+    with pre_start_client(run) as (_, ids):
+        pass  # only allocate
+    run.process.stop()
+    run.relaunch("the plugin's restart")
+    with run.client() as client:
+        _pre_start(run, client, ids, "after the plugin's restart")
 
 
-@check(
-    "S04",
-    MUST,
-    "rejects to prepare what is not there",
-    does="calls PreStartContainer with an unknown id",
-    expects="an error",
-    production="a container starts without its device",
-    links="PROTO",
-)
-def s04(trial: CheckRun) -> None:
-    with trial.client() as client:
-        _allocated(trial, client)
-        if rejection(lambda: client.pre_start(["no-such-device"])) is None:
-            raise Failed("PreStartContainer took an unknown id")
+@builtin
+def s04(run: CheckRun) -> None:
+    with pre_start_client(run) as (client, _):
+        if rejection(lambda: client.pre_start([UNKNOWN_ID])) is None:
+            raise Failed("PreStartContainer accepted an unknown ID")

@@ -2,77 +2,53 @@
 
 from __future__ import annotations
 
-from devicemanager.conformance.check_run import EVER, CheckRun, parsed_list
-from devicemanager.conformance.outcomes import Failed, Severity, Skipped, Warned
-from devicemanager.conformance.registry import check
+from devicemanager.conformance.check_run import CheckRun
+from devicemanager.conformance.observations import EVER, parsed_list
+from devicemanager.conformance.outcomes import Failed, Skipped, Warned
+from devicemanager.conformance.registry import builtin
+from devicemanager.kubelet.host.numa import from_host
 
-MUST, SHOULD = Severity.MUST, Severity.SHOULD
 
-
-@check(
-    "T01",
-    MUST,
-    "names NUMA nodes that there are",
-    does="looks at the NUMA nodes of all devices",
-    expects="ids from 0, on nodes of this machine",
-    production="TopologyAffinityError; readers of PodResources have crashed",
-    links="nfd#791, sriov#160",
-)
-def t01(trial: CheckRun) -> str:
-    known = trial.numa_nodes()
-    found = set()
-    for resource in trial.resources:
-        for device in trial.devices(resource):
-            for node in device.topology.nodes:
-                if node.ID < 0:
-                    raise Failed(f"{resource}: {device.ID} is on NUMA node {node.ID}")
-                if node.ID not in known:
-                    raise Failed(
-                        f"{resource}: {device.ID} is on NUMA node {node.ID}, this machine has "
-                        f"{sorted(known)}"
-                    )
-                found.add(node.ID)
-    if not found:
+@builtin
+def t01(run: CheckRun) -> str:
+    # A node that does not exist makes every alignment fail, and has crashed PodResources clients.
+    known = set(from_host().topology.nodes)
+    used = set()
+    for resource, device in run.every_device():
+        for node in device.topology.nodes:
+            place = f"{resource}: {device.ID} is on NUMA node {node.ID}"
+            if node.ID < 0:
+                raise Failed(place)
+            if node.ID not in known:
+                raise Failed(f"{place}, this machine has {sorted(known)}")
+            used.add(node.ID)
+    if not used:
         raise Skipped("no device names a NUMA node")
-    return f"NUMA nodes {sorted(found)}"
+    return f"NUMA nodes {sorted(used)}"
 
 
-@check(
-    "T02",
-    SHOULD,
-    "leaves the topology out where it is unknown",
-    does="looks at the topology of all devices",
-    expects="a topology with nodes, or none",
-    production="the device disappears from GetAllocatableResources",
-    links="DM",
-)
-def t02(trial: CheckRun) -> None:
-    for resource in trial.resources:
-        for device in trial.devices(resource):
-            if device.HasField("topology") and not device.topology.nodes:
-                raise Failed(f"{resource}: {device.ID} has a topology without nodes")
+@builtin
+def t02(run: CheckRun) -> None:
+    for resource, device in run.every_device():
+        # GetAllocatableResources lists devices by NUMA node, and omits one without nodes.
+        if device.HasField("topology") and not device.topology.nodes:
+            raise Failed(f"{resource}: {device.ID} has a topology without nodes")
 
 
-@check(
-    "T03",
-    SHOULD,
-    "keeps the topology of a device",
-    does="compares the topology over all lists, and over a second stream",
-    expects="the same in each",
-    production="bad alignment",
-    links="nv#1643",
-)
-def t03(trial: CheckRun) -> None:
-    for resource in trial.resources:
+@builtin
+def t03(run: CheckRun) -> None:
+    for resource, client in run.clients():
         known: dict[str, frozenset[int]] = {}
-        messages = [parsed_list(call) for call in trial.lists(resource, EVER)]
-        with trial.client(resource) as client, client.watch() as stream:
-            messages.append(trial.first_list(stream))
+        # Lists that came before this check count: topology may only be wrong in the first one.
+        messages = [parsed_list(call) for call in run.observed.lists(resource, EVER)]
+        with client.watch() as stream:
+            messages.append(run.first_list(stream))
         for message in messages:
             for device in message.devices:
                 nodes = frozenset(node.ID for node in device.topology.nodes)
-                if known.setdefault(device.ID, nodes) != nodes:
+                before = known.setdefault(device.ID, nodes)
+                if before != nodes:
                     raise Warned(
-                        f"{resource}: {device.ID} was on {sorted(known[device.ID])}, "
-                        f"is on {sorted(nodes)}"
+                        f"{resource}: {device.ID} was on {sorted(before)} and is now on "
+                        f"{sorted(nodes)}"
                     )

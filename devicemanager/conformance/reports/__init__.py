@@ -1,56 +1,71 @@
-"""A report in other forms: files for machines, pages for people.
+"""Write a report in other formats: for programs, for people, for CI systems.
 
-Whatever a plugin said is made harmless here, by the rules of each form.
+Everything that a plugin printed or sent is untrusted. Each format escapes it by its own rules,
+so that it cannot become markup, a link or a terminal sequence.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 
 from devicemanager.conformance.outcomes import CheckError
 from devicemanager.conformance.report import Report
+from devicemanager.conformance.reports import text
 
 __all__ = ["FORMS", "check_place", "write"]
 
 FORMS: Mapping[str, str] = {
-    "json": "all of it as JSON",
+    "json": "the whole report as JSON",
     "junit": "JUnit XML, for CI systems",
     "html": "one self-contained page",
-    "markdown": "for a pull request",
+    "markdown": "a summary for a pull request",
     "badge": "an SVG badge with the profile",
 }
-"""Each form and what it is for; the module of that name has ``render``."""
+"""Purpose of each format."""
 
 
 def write(report: Report, form: str, path: Path) -> None:
-    """Write the report in a form. Raises CheckError if there is no such form, or if the file
+    """Write the report in a format. Raises CheckError if the format is unknown, or if the file
     cannot be written."""
-    render = _render(form)
+    render = _renderer(form)
     try:
+        # A plugin can print lone surrogates, which UTF-8 cannot encode.
         path.write_text(render(report), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise CheckError(f"cannot write the report {path}: {error.strerror}") from error
+        raise CheckError(f"cannot write report {path}: {error.strerror}") from error
 
 
 def check_place(form: str, path: Path) -> None:
-    """Raises CheckError if ``write`` is going to: checks take minutes, which nobody wants to
-    wait for in vain. Nothing is opened."""
-    _render(form)
+    """Raise CheckError if ``write`` would fail. Call it before the checks, which take minutes.
+    The file is not opened."""
+    _renderer(form)
     place = path if os.access(path, os.F_OK) else path.parent
     if path.is_dir() or not os.access(place, os.W_OK):
-        raise CheckError(f"cannot write the report {path}: give a file that may be written")
+        raise CheckError(f"cannot write report {path}: use a path that is writable")
 
 
-def _render(form: str) -> Callable[[Report], str]:
-    if form not in FORMS:
-        raise CheckError(f"there is no report {form!r}: choose from {', '.join(FORMS)}")
+def _renderer(form: str) -> Callable[[Report], str]:
     try:
-        render: Callable[[Report], str] = import_module(f"{__name__}.{form}").render
+        match form:
+            case "json":
+                return text.render_json
+            case "markdown":
+                return text.render_markdown
+            case "badge":
+                return text.render_badge
+            # These need libraries of the extra, which may not be installed.
+            case "junit":
+                from devicemanager.conformance.reports import junit
+
+                return junit.render
+            case "html":
+                from devicemanager.conformance.reports import html
+
+                return html.render
     except ModuleNotFoundError as error:
         raise CheckError(
             f"report {form} needs {error.name}: pip install 'kubelet-devicemanager[conformance]'"
         ) from None
-    return render
+    raise CheckError(f"unknown report format {form!r}: use one of {', '.join(FORMS)}")

@@ -6,27 +6,23 @@ import re
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from devicemanager.conformance.model import Verdict
 from devicemanager.conformance.outcomes import Outcome
-from devicemanager.conformance.registry import FAMILIES
-from devicemanager.conformance.report import Report
+from devicemanager.conformance.report import Report, Verdict
 
 __all__ = ["render"]
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot carry in any form."""
+"""Characters that XML 1.0 cannot contain, not even escaped."""
 
 
 def render(report: Report) -> str:
-    """One suite for each family; a warning is a passed test with its text as output."""
+    """Return one test suite per family. A warning is a passed test with output."""
     xml = JUnitXml("devicemanager check")
-    for letter, (_, heading) in FAMILIES.items():
-        verdicts = [each for each in report.verdicts if each.check.family == letter]
-        if verdicts:
-            suite = TestSuite(heading)
-            suite.add_testcases([_case(verdict) for verdict in verdicts])
-            xml.add_testsuite(suite)
-    xml.update_statistics()  # type: ignore[no-untyped-call]  # the library types parts of itself
+    for heading, verdicts in report.by_family():
+        suite = TestSuite(heading)
+        suite.add_testcases([_case(verdict) for verdict in verdicts])
+        xml.add_testsuite(suite)
+    xml.update_statistics()  # type: ignore[no-untyped-call]  # the library is only partly typed
     text: bytes = xml.tostring()  # type: ignore[no-untyped-call]
     return text.decode()
 

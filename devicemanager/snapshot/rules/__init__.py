@@ -1,21 +1,26 @@
-"""What is wrong with a node. Each rule looks at one matter and claims nothing that the snapshot
-does not show; what could not be read is nobody's finding."""
+"""Rules that find problems on a node.
+
+Each rule is a function that checks one thing and yields findings. It claims only what the
+snapshot shows: if a part could not be read, the rules that need it find nothing. A rule states
+facts that anyone can look up in the snapshot; the advice of each kind is beside it in
+``finding``.
+"""
 
 from __future__ import annotations
 
 from devicemanager.snapshot.model import Snapshot
 from devicemanager.snapshot.node import Node
 from devicemanager.snapshot.rules import alignment, checkpoints, plugins
-from devicemanager.snapshot.rules.advice import ADVICE, Advice
-from devicemanager.snapshot.rules.finding import Finding, Kind, Severity
+from devicemanager.snapshot.rules.finding import ADVICE, Finding, Kind, Severity
 
-__all__ = ["ADVICE", "Advice", "Finding", "Kind", "Severity", "findings"]
+__all__ = ["ADVICE", "Finding", "Kind", "Severity", "findings"]
 
-_RULES = (*plugins.RULES[:2], *checkpoints.RULES, *plugins.RULES[2:], *alignment.RULES)
+# The order is that of the report: a kubelet that does not run explains everything else.
+_RULES = (*plugins.KUBELET_RULES, *checkpoints.RULES, *plugins.RULES, *alignment.RULES)
 
 
 def findings(snapshot: Snapshot | Node) -> tuple[Finding, ...]:
-    """All that is wrong, what matters most first."""
+    """Return all problems, the most severe ones first."""
     node = snapshot if isinstance(snapshot, Node) else Node(snapshot)
     found = [finding for rule in _RULES for finding in rule(node)]
     order = list(Severity)

@@ -1,10 +1,10 @@
-"""What can be wrong with NUMA nodes, CPUs and memory, and the state files about them."""
+"""Rules for NUMA nodes, and for the state files of the CPU manager and the memory manager."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from devicemanager.snapshot.errors import SnapshotError
+from devicemanager.snapshot.model import SnapshotError
 from devicemanager.snapshot.node import Node
 from devicemanager.snapshot.rules.finding import Finding, Kind, Severity
 from devicemanager.snapshot.statefiles import (
@@ -18,13 +18,15 @@ from devicemanager.snapshot.statefiles import (
 
 __all__ = ["RULES"]
 
+# defaultMaxAllowableNUMANodes (topologymanager/topology_manager.go, v1.36).
 _MOST_NODES = 8
 _MOST_NODES_OPTION = "max-allowable-numa-nodes"
 _STRICT = "strict-cpu-reservation"
 
 
 def cpus(node: Node) -> Iterator[Finding]:
-    """``restoreState`` and ``validateState`` (cpumanager, v1.36)."""
+    """The kubelet does not start with ``cpu_manager_state``: ``restoreState`` and ``validateState``
+    (cpumanager, v1.36)."""
     data = node.snapshot.cpu_state
     if data is None:
         return
@@ -34,35 +36,37 @@ def cpus(node: Node) -> Iterator[Finding]:
         yield _rejected(Kind.CPU_STATE, "cpu_manager_state cannot be read", str(error))
         return
     for detail in _cpu_problems(node, state):
-        yield _rejected(Kind.CPU_STATE, "the kubelet will not start with cpu_manager_state", detail)
+        yield _rejected(Kind.CPU_STATE, "the kubelet does not start with cpu_manager_state", detail)
 
 
 def _cpu_problems(node: Node, state: CpuState) -> Iterator[str]:
     if not state.is_intact:
-        yield f"its checksum is {state.checksum}, and its data has {state.expected[0]}"
+        yield f"its checksum is {state.checksum}, expected {state.expected[0]}"
+    # A kubelet compares the policy first, and with another one reads no further.
     configured = node.alignment.cpu_policy
     if _is_configured(node) and state.policy != configured:
-        yield f"it was written under policy {state.policy!r}, and the kubelet has {configured!r}"
+        yield f"it was written with policy {state.policy!r}, the kubelet now has {configured!r}"
     elif state.policy == STATIC_CPU:
-        yield from _foreign_cpus(node, state)
+        yield from _unexpected_cpus(node, state)
 
 
-def _foreign_cpus(node: Node, state: CpuState) -> Iterator[str]:
+def _unexpected_cpus(node: Node, state: CpuState) -> Iterator[str]:
     for cpus in state.exclusive:
         if cpus & state.default:
-            yield f"CPUs {_listed(cpus & state.default)} are both exclusive and shared"
+            yield f"CPUs {_listed(cpus & state.default)} are exclusive and shared"
+    # The file must name exactly the CPUs that are online, in any set.
     machine = node.snapshot.numa
     online = frozenset(cpu for ids in machine.cpus.values() for cpu in ids) if machine else None
-    # With a strict reservation the reserved CPUs are in no set of the file.
-    if not online or not state.known or _reserves(node):
+    # With strict-cpu-reservation, the file does not contain the reserved CPUs.
+    if not online or not state.known or _reserves_strictly(node):
         return
     if state.known - online:
-        yield f"it names CPUs that the machine does not have: {_listed(state.known - online)}"
+        yield f"it contains CPUs that the machine does not have: {_listed(state.known - online)}"
     if online - state.known:
-        yield f"the machine has CPUs that it does not name: {_listed(online - state.known)}"
+        yield f"it lacks CPUs that the machine has: {_listed(online - state.known)}"
 
 
-def _reserves(node: Node) -> bool:
+def _reserves_strictly(node: Node) -> bool:
     config = node.snapshot.config
     if config is None:
         return False
@@ -72,7 +76,8 @@ def _reserves(node: Node) -> bool:
 
 
 def memory(node: Node) -> Iterator[Finding]:
-    """``restoreState`` and ``validateState`` (memorymanager, v1.36)."""
+    """The kubelet does not start with ``memory_manager_state``: ``restoreState`` and
+    ``validateState`` (memorymanager, v1.36)."""
     data = node.snapshot.memory_state
     if data is None:
         return
@@ -82,24 +87,26 @@ def memory(node: Node) -> Iterator[Finding]:
         yield _rejected(Kind.MEMORY_STATE, "memory_manager_state cannot be read", str(error))
         return
     for detail in _memory_problems(node, state):
-        message = "the kubelet will not start with memory_manager_state"
+        message = "the kubelet does not start with memory_manager_state"
         yield _rejected(Kind.MEMORY_STATE, message, detail)
 
 
 def _memory_problems(node: Node, state: MemoryState) -> Iterator[str]:
     configured = node.alignment.memory_policy
     if _is_configured(node) and state.policy != configured:
-        yield f"it was written under policy {state.policy!r}, and the kubelet has {configured!r}"
+        yield f"it was written with policy {state.policy!r}, the kubelet now has {configured!r}"
     elif state.policy == STATIC_MEMORY and node.snapshot.numa is not None:
+        # Memory can change with a kernel update or a firmware setting, not only with hardware.
         sizes = node.snapshot.numa.memory.get("memory", {})
         for number, totals in sorted(state.totals.items()):
-            said, has = totals.get("memory"), sizes.get(number)
-            if said is not None and has is not None and said != has:
-                yield f"it says {said} bytes of memory on NUMA node {number}, which has {has}"
+            saved, actual = totals.get("memory"), sizes.get(number)
+            if saved is not None and actual is not None and saved != actual:
+                yield f"it has {saved} bytes of memory for NUMA node {number}, which has {actual}"
 
 
 def too_many_nodes(node: Node) -> Iterator[Finding]:
-    """``NewManager`` (topologymanager, v1.36)."""
+    """The kubelet does not start with this many NUMA nodes: ``NewManager`` (topologymanager,
+    v1.36)."""
     machine, aligned = node.snapshot.numa, node.alignment
     if machine is None or aligned.policy == "none" or _MOST_NODES_OPTION in aligned.options:
         return
@@ -108,15 +115,16 @@ def too_many_nodes(node: Node) -> Iterator[Finding]:
         yield Finding(
             Kind.TOO_MANY_NUMA_NODES,
             Severity.ERROR,
-            f"the kubelet will not start: policy {aligned.policy} and {count} NUMA nodes, of "
-            f"which it takes {_MOST_NODES}",
+            f"the kubelet does not start: policy {aligned.policy} with {count} NUMA nodes, "
+            f"limit {_MOST_NODES}",
         )
 
 
 def no_nodes(node: Node) -> Iterator[Finding]:
-    """Devices without topology have no say in alignment."""
+    """Devices without topology are not aligned."""
     if node.alignment.policy == "none" or node.snapshot.allocatable is None:
         return
+    # Only a note: many devices, such as virtual ones, belong to no NUMA node.
     without: dict[str, set[str]] = {}
     for devices in node.snapshot.allocatable.devices:
         if not devices.nodes:
@@ -125,7 +133,7 @@ def no_nodes(node: Node) -> Iterator[Finding]:
         yield Finding(
             Kind.NO_NUMA_NODES,
             Severity.NOTE,
-            f"{resource}: the plugin names no NUMA node for {len(ids)} devices: policy "
+            f"{resource}: the plugin names no NUMA nodes for {len(ids)} devices, so policy "
             f"{node.alignment.policy} does not align them",
             (),
             resource,
@@ -134,7 +142,7 @@ def no_nodes(node: Node) -> Iterator[Finding]:
 
 
 def _is_configured(node: Node) -> bool:
-    """Whether the configuration was read; what it does not name has its default then."""
+    """Return True if the file was read, so that fields that it does not set have their defaults."""
     return node.snapshot.config is not None and node.snapshot.config.source is not None
 
 

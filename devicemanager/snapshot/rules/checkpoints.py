@@ -1,4 +1,4 @@
-"""What can be wrong with the checkpoint itself, and between it and PodResources."""
+"""Rules for the checkpoint itself, and for differences between it and PodResources."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from devicemanager.snapshot.rules.finding import Finding, Kind, Severity
 
 __all__ = ["RULES"]
 
-_SHOWN = 20
+_MOST_LINES = 20
 
 
 def damaged(node: Node) -> Iterator[Finding]:
-    """A kubelet that starts goes on without it: ``Start`` logs the error
-    (devicemanager/manager.go, v1.36)."""
+    """The checkpoint is damaged. A kubelet that starts logs the error and continues without the
+    file (``Start``, devicemanager/manager.go, v1.36)."""
     saved = node.saved
     if saved is None or not saved.problems:
         return
-    if _is_of_first_format(node.snapshot.checkpoint or b""):
+    # Not damage, although other kubelets treat it like that: the fix is another one.
+    if _has_first_format(node.snapshot.checkpoint or b""):
         message = "the checkpoint has the format of kubelets before v1.20"
-        details: tuple[str, ...] = ("kubelets from v1.22 to v1.30 read it, no other does",)
+        details: tuple[str, ...] = ("only kubelets from v1.22 to v1.30 can read it",)
     else:
         message = "the checkpoint is damaged"
         lost = [f"lost: {each}" for each in saved.lost]
         details = _first((*saved.problems, *lost))
-        details += (f"{len(node.saved_entries)} pod device entries can be read",)
+        details += (f"{len(node.saved_entries)} pod device entries are readable",)
     yield Finding(Kind.CHECKPOINT_DAMAGED, Severity.ERROR, message, tuple(dict.fromkeys(details)))
 
 
 def _first(lines: tuple[str, ...]) -> tuple[str, ...]:
-    more = len(lines) - _SHOWN
-    return (*lines[:_SHOWN], f"and {more} more") if more > 0 else lines
+    more = len(lines) - _MOST_LINES
+    return (*lines[:_MOST_LINES], f"and {more} more") if more > 0 else lines
 
 
-def _is_of_first_format(data: bytes) -> bool:
+def _has_first_format(data: bytes) -> bool:
     try:
         checkpoint.loads(data, v1=True)
     except CheckpointCorrupt:
@@ -48,56 +49,59 @@ def _is_of_first_format(data: bytes) -> bool:
 
 
 def missing(node: Node) -> Iterator[Finding]:
+    """There is no checkpoint, although devices are allocated."""
     part = node.snapshot.part(layout.CHECKPOINT)
-    if part is not None and part.absent and node.holders:
-        count = len(node.holders)
+    if part is not None and part.absent and node.allocated_to:
         yield Finding(
             Kind.CHECKPOINT_MISSING,
             Severity.ERROR,
-            f"there is no checkpoint, and pods hold {count} devices",
-            (f"looked for in {part.source}",),
-            pods=tuple(sorted({name for names in node.holders.values() for name in names})),
+            f"there is no checkpoint, and {len(node.allocated_to)} devices are allocated",
+            (f"no file {part.source}",),
+            pods=tuple(sorted({name for names in node.allocated_to.values() for name in names})),
         )
 
 
-def held_twice(node: Node) -> Iterator[Finding]:
-    """By two pods that are there: of one that is gone the entry is only old."""
-    for (resource, id_), names in sorted(node.holders.items()):
+def allocated_twice(node: Node) -> Iterator[Finding]:
+    """A device is allocated to two pods. A pod that is gone does not count: its entry is only
+    stale."""
+    for (resource, id_), names in sorted(node.allocated_to.items()):
         if len(names) > 1:
-            yield _twice(resource, id_, names, names, "PodResources says so")
-    for (resource, id_), uids in sorted(node.entries.items()):
+            yield _twice(resource, id_, names, names, "by PodResources")
+    # From the checkpoint only what PodResources has not shown: one problem, one finding.
+    for (resource, id_), uids in sorted(node.saved_for.items()):
         here = tuple(uid for uid in uids if uid not in node.gone)
-        if len(here) > 1 and len(node.holders.get((resource, id_), ())) < 2:
+        if len(here) > 1 and len(node.allocated_to.get((resource, id_), ())) < 2:
             titles = tuple(map(node.title, here))
-            yield _twice(resource, id_, here, titles, "the checkpoint says so")
+            yield _twice(resource, id_, here, titles, "by the checkpoint")
 
 
 def _twice(
     resource: str, id_: str, pods: tuple[str, ...], titles: tuple[str, ...], source: str
 ) -> Finding:
-    message = f"device {id_} of {resource} is held by {len(pods)} pods: {', '.join(titles)}"
+    message = f"device {id_} of {resource} is allocated to {len(pods)} pods: {', '.join(titles)}"
     return Finding(
         Kind.HELD_TWICE, Severity.ERROR, message, (source,), resource, (id_,), tuple(pods)
     )
 
 
 def not_saved(node: Node) -> Iterator[Finding]:
-    """What only the running kubelet knows: it forgets it with its next restart."""
+    """Allocated devices that only the running kubelet knows; it forgets them at a restart."""
     if node.saved is None or node.saved.problems:
         return
+    # Grouped by resource and pods, so that one cause is one finding.
     lost: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     key: DeviceKey
-    for key, names in sorted(node.holders.items()):
-        if key not in node.entries:
+    for key, names in sorted(node.allocated_to.items()):
+        if key not in node.saved_for:
             lost.setdefault((key[0], names), []).append(key[1])
     for (resource, names), ids in lost.items():
         devices = "device" if len(ids) == 1 else "devices"
         yield Finding(
             Kind.NOT_IN_CHECKPOINT,
             Severity.ERROR,
-            f"{devices} {', '.join(ids)} of {resource}, held by {', '.join(names)}: not in the "
-            "checkpoint",
-            ("PodResources shows who holds them, and the file has no entry for them",),
+            f"{devices} {', '.join(ids)} of {resource}, allocated to {', '.join(names)}: not in "
+            "the checkpoint",
+            ("PodResources shows the allocation, and the file has no entry for it",),
             resource,
             tuple(ids),
             names,
@@ -105,8 +109,8 @@ def not_saved(node: Node) -> Iterator[Finding]:
 
 
 def only_saved(node: Node) -> Iterator[Finding]:
-    """What the running kubelet does not know, of a container that it shows. Of others there is
-    no telling: PodResources has no init containers."""
+    """Allocations that the running kubelet does not know. Only containers that PodResources shows
+    can be compared, because it omits init containers."""
     if node.saved is None or node.saved.problems or node.snapshot.pods is None:
         return
     shown = {
@@ -114,17 +118,20 @@ def only_saved(node: Node) -> Iterator[Finding]:
         for pod in node.snapshot.pods
         for container in pod.containers
     }
+    # Entries of pods that are gone are stale, not different; `gone` reports them.
     for entry in node.saved_entries:
         name, resource = node.names.get(entry.pod_uid), entry.resource_name
         if (name, entry.container_name) not in shown or entry.pod_uid in node.gone:
             continue
-        ids = sorted(i for i in ids_of(entry) if name not in node.holders.get((resource, i), ()))
+        ids = sorted(
+            id_ for id_ in ids_of(entry) if name not in node.allocated_to.get((resource, id_), ())
+        )
         if ids:
             yield Finding(
                 Kind.ONLY_IN_CHECKPOINT,
                 Severity.WARNING,
                 f"by the checkpoint, container {entry.container_name} of pod "
-                f"{node.title(entry.pod_uid)} holds {', '.join(ids)} of {resource}; by "
+                f"{node.title(entry.pod_uid)} has {', '.join(ids)} of {resource}; by "
                 "PodResources it does not",
                 (),
                 resource,
@@ -134,28 +141,30 @@ def only_saved(node: Node) -> Iterator[Finding]:
 
 
 def gone(node: Node) -> Iterator[Finding]:
-    for uid, is_sure in sorted(node.gone.items()):
-        held = {key for key, uids in node.entries.items() if uid in uids}
-        devices = sorted(f"{id_} of {resource}" for resource, id_ in held)
-        others = sorted({name for key in held for name in node.holders.get(key, ())})
+    """Entries of pods that are not on the node."""
+    for uid, is_certain in sorted(node.gone.items()):
+        keys = {key for key, uids in node.saved_for.items() if uid in uids}
+        devices = sorted(f"{id_} of {resource}" for resource, id_ in keys)
+        others = sorted({name for key in keys for name in node.allocated_to.get(key, ())})
+        # The devices of a pod that is gone are free, so they may already have been allocated again.
         if others:
-            now = f"of these devices some are held by {', '.join(others)} now"
+            now = f"some of these devices are now allocated to {', '.join(others)}"
         elif node.snapshot.pods is not None:
-            now = "no pod of PodResources holds these devices"
+            now = "by PodResources, none of these devices is allocated"
         else:
-            now = "PodResources could not be asked"
-        how = (
-            f"the kubelet has no directory for it, and {now}"
-            if is_sure
-            else f"{now}; an init container's would not be shown, so make sure"
+            now = "PodResources could not be read"
+        reason = (
+            f"the kubelet has no directory for it; {now}"
+            if is_certain
+            else f"{now}; PodResources omits init containers, so check the pod"
         )
         yield Finding(
             Kind.POD_GONE,
             Severity.WARNING,
-            f"pod {node.title(uid)} is in the checkpoint and not on the node",
-            (f"it holds {', '.join(devices)}", how),
+            f"pod {node.title(uid)} is in the checkpoint, but not on the node",
+            (f"its entries have {', '.join(devices)}", reason),
             pods=(uid,),
-            devices=tuple(sorted(id_ for _, id_ in held)),
+            devices=tuple(sorted(id_ for _, id_ in keys)),
         )
 
 
@@ -166,32 +175,35 @@ _KINDS = {
 
 
 def inconsistent(node: Node) -> Iterator[Finding]:
-    """What no kubelet would have written."""
+    """Entries that no kubelet would have written."""
     if node.saved is None:
         return
     for found in node.saved.inconsistencies():
+        # Devices allocated twice have a rule above, which also knows PodResources.
         if (kind := _KINDS.get(found.kind)) is not None:
             yield Finding(
                 kind, Severity.WARNING, found.message, resource=found.resource, pods=found.pods
             )
 
 
-def unreadable_answers(node: Node) -> Iterator[Finding]:
-    """A kubelet leaves such an entry out (``fromCheckpointData``, v1.36)."""
+def unreadable_responses(node: Node) -> Iterator[Finding]:
+    """Entries with an invalid plugin response; a kubelet skips them (``fromCheckpointData``,
+    v1.36)."""
     for entry in node.saved_entries:
-        if (why := _objection(entry)) is not None:
+        if (problem := _problem(entry)) is not None:
             yield Finding(
                 Kind.ANSWER_UNREADABLE,
                 Severity.ERROR,
-                f"what the plugin of {entry.resource_name} answered for pod "
+                f"the response of the plugin of {entry.resource_name} for pod "
                 f"{node.title(entry.pod_uid)}, container {entry.container_name} cannot be read",
-                (why, "a kubelet that starts leaves the entry out, and the devices count as free"),
+                (problem, "a kubelet that starts skips the entry, and its devices count as free"),
                 entry.resource_name,
                 pods=(entry.pod_uid,),
             )
 
 
-def _objection(entry: PodDevicesEntry) -> str | None:
+def _problem(entry: PodDevicesEntry) -> str | None:
+    # Imported here because protobuf is slow to load, and `snapshot` itself does not need it.
     from google.protobuf.message import DecodeError
 
     from devicemanager.kubelet.wire.settings import settings_from_bytes
@@ -199,7 +211,7 @@ def _objection(entry: PodDevicesEntry) -> str | None:
     try:
         settings_from_bytes(entry.alloc_resp or b"")
     except EndpointError as error:
-        # Another cause is one of ours alone: a typed device of a kind that is not known.
+        # Other causes concern an extension of this project: typed devices of an unknown kind.
         return str(error) if isinstance(error.__cause__, DecodeError) else None
     return None
 
@@ -207,10 +219,10 @@ def _objection(entry: PodDevicesEntry) -> str | None:
 RULES = (
     damaged,
     missing,
-    held_twice,
+    allocated_twice,
     not_saved,
     only_saved,
-    unreadable_answers,
+    unreadable_responses,
     gone,
     inconsistent,
 )

@@ -1,28 +1,30 @@
-"""What a finding is: something that is wrong with a node, and can be seen in its snapshot."""
+"""What a finding is, and what to do about each kind."""
 
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import attrs
 
-__all__ = ["Finding", "Kind", "Severity"]
+__all__ = ["ADVICE", "Advice", "Finding", "Kind", "Severity"]
 
 
 class Severity(enum.StrEnum):
-    """How much it matters."""
+    """How much a finding matters."""
 
     ERROR = "error"
-    """Pods are rejected, or get what others have, or will after the next restart."""
+    """Pods are rejected or get devices of others, now or after the next kubelet restart."""
     WARNING = "warning"
-    """Something is not as it should be; what is allocated is not touched by it."""
+    """Something is wrong, but allocated devices are not affected."""
     NOTE = "note"
-    """As it may be; somebody who looks for a fault wants to know it."""
+    """Not a fault, but useful to know during a search for one."""
 
 
 class Kind(enum.StrEnum):
-    """What is wrong."""
+    """Kind of problem."""
 
+    # The values are part of the JSON output (docs/json.md), so they stay when texts change.
     KUBELET_NOT_SERVING = "kubelet-not-serving"
     REGISTRATION_CLOSED = "registration-closed"
     CHECKPOINT_DAMAGED = "checkpoint-damaged"
@@ -46,16 +48,142 @@ class Kind(enum.StrEnum):
 
 @attrs.frozen
 class Finding:
-    """One thing that is wrong. What it says can be looked up in the snapshot."""
+    """One problem. Everything it says can be looked up in the snapshot."""
 
     kind: Kind
     severity: Severity
     message: str
-    """What is wrong, one line for people."""
+    """The problem in one line, for people."""
     details: tuple[str, ...] = ()
-    """What was seen, a line each."""
+    """What was seen, one line each."""
     resource: str | None = None
     devices: tuple[str, ...] = ()
-    """Ids of devices of that resource."""
+    """IDs of devices of that resource."""
     pods: tuple[str, ...] = ()
     """UIDs of the checkpoint, or ``namespace/name`` of PodResources."""
+
+
+@attrs.frozen
+class Advice:
+    """What to do about a kind of problem."""
+
+    steps: tuple[str, ...]
+    page: str = ""
+    """Section of docs/broken-node.md."""
+    issues: tuple[int, ...] = ()
+    """Issues and pull requests of kubernetes/kubernetes."""
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Addresses of the issues."""
+        return tuple(f"https://github.com/kubernetes/kubernetes/issues/{n}" for n in self.issues)
+
+
+def _advice(*steps: str, page: str = "", issues: tuple[int, ...] = ()) -> Advice:
+    return Advice(steps, f"docs/broken-node.md#{page}" if page else "", issues)
+
+
+# Anchors of sections in docs/broken-node.md; a test checks that they exist.
+_REBOOT = "unexpectedadmissionerror-after-a-reboot"
+_ZERO = "nothing-allocatable-though-the-plugin-runs"
+_STALE = "devices-of-pods-that-are-gone"
+_CORRUPT = "a-corrupt-checkpoint"
+_NUMA = "rejected-for-numa-nodes"
+_TWICE = "two-pods-on-one-device"
+
+# The kubelet writes its checkpoint with each device list that a plugin sends, and restarting a
+# plugin does not affect containers. So this is the safe way to a new file while the kubelet runs.
+_REWRITE = "the kubelet rewrites the file from memory when a plugin sends a device list"
+_DRAIN = "drain the node, stop the kubelet, move the file away, start the kubelet"
+
+# If an obvious step would make things worse, the advice begins with a warning about it. Restarting
+# the kubelet is the usual one: it loads the checkpoint and forgets everything else.
+ADVICE: Final = {
+    Kind.KUBELET_NOT_SERVING: _advice("check that the kubelet runs, and read the end of its log"),
+    Kind.REGISTRATION_CLOSED: _advice(
+        "restart the kubelet; plugins re-register when kubelet.sock exists", page=_ZERO
+    ),
+    Kind.CHECKPOINT_DAMAGED: _advice(
+        "do not restart the kubelet before this is fixed: it would continue without the file, and "
+        "allocated devices would be free",
+        f"if the kubelet runs, restart a plugin's pod: {_REWRITE}",
+        "otherwise `devicemanager checkpoint repair FILE` shows what can be recovered; --write "
+        "repairs the file",
+        page=_CORRUPT,
+        issues=(102880,),
+    ),
+    Kind.CHECKPOINT_MISSING: _advice(
+        "do not restart the kubelet: allocated devices would be free",
+        f"restart a plugin's pod: {_REWRITE}",
+        page=_CORRUPT,
+    ),
+    Kind.HELD_TWICE: _advice(
+        "delete one of the pods, and do not trust the results of the device since then",
+        "restart nothing before: both pods would get the device again",
+        page=_TWICE,
+        issues=(137534, 75880),
+    ),
+    Kind.NOT_IN_CHECKPOINT: _advice(
+        "check whether the disk is full or read-only, then restart a plugin's pod: "
+        f"{_REWRITE}; a kubelet restart before that would free allocated devices",
+        page=_TWICE,
+        issues=(94305,),
+    ),
+    Kind.ONLY_IN_CHECKPOINT: _advice(
+        "the running kubelet did not write this file: was it replaced by hand? Restart a plugin's "
+        f"pod: {_REWRITE}; a kubelet restart before that would load the file",
+        page=_STALE,
+    ),
+    Kind.RESOURCE_WITHOUT_PLUGIN: _advice(
+        "read the plugin's log: does it run, and has it registered since the kubelet started?",
+        "restart the plugin's pod so that it re-registers its devices",
+        page=_ZERO,
+        issues=(121994, 127803, 62773),
+    ),
+    # Only the plugin knows why: the kubelet repeats what the plugin has listed.
+    Kind.DEVICES_NOT_OFFERED: _advice(
+        "read in the plugin's log why it reports them as unhealthy, or no longer lists them",
+        page=_ZERO,
+    ),
+    Kind.HELD_NOT_OFFERED: _advice(
+        "read the reason in the plugin's log; a pod that restarts with the kubelet is rejected "
+        "until the device is healthy again: move the pod to another node",
+        page=_REBOOT,
+        issues=(125579, 109595),
+    ),
+    Kind.DEAD_SOCKET: _advice(
+        "a plugin has left it behind: start the plugin again, or remove the file if the plugin is "
+        "uninstalled",
+        page=_ZERO,
+    ),
+    Kind.POD_GONE: _advice(
+        "usually nothing: a running kubelet frees these devices at the next admission or List "
+        "call, and writes the file at the next allocation",
+        "to remove the entries while the kubelet is stopped: `devicemanager checkpoint edit FILE "
+        "--drop-pod UID`",
+        page=_STALE,
+        issues=(137010,),
+    ),
+    Kind.REPEATED_ENTRY: _advice(
+        "the last entry counts; `devicemanager checkpoint repair FILE` removes the others"
+    ),
+    Kind.UNREGISTERED_RESOURCE: _advice(
+        "if the plugin was uninstalled, delete the pods that use its devices; otherwise start it",
+        page=_ZERO,
+    ),
+    Kind.ANSWER_UNREADABLE: _advice(
+        "delete the pod before the kubelet restarts, so that it is recreated", page=_CORRUPT
+    ),
+    # Without the file, the kubelet starts with all CPUs shared, and running containers would keep
+    # their exclusive ones. So drain the node first.
+    Kind.CPU_STATE: _advice(_DRAIN, page=_NUMA, issues=(110478,)),
+    Kind.MEMORY_STATE: _advice(_DRAIN, page=_NUMA, issues=(131253, 109996)),
+    Kind.TOO_MANY_NUMA_NODES: _advice(
+        "set the policy option max-allowable-numa-nodes, or policy none", page=_NUMA
+    ),
+    Kind.NO_NUMA_NODES: _advice(
+        "if the devices belong to NUMA nodes, the plugin should name them (TopologyInfo)",
+        page=_NUMA,
+    ),
+}
+"""Advice for each kind."""

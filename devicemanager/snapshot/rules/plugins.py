@@ -1,4 +1,4 @@
-"""What can be wrong with the kubelet's sockets, the plugins and the devices they offer."""
+"""Rules for the kubelet's sockets, the plugins and their devices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from devicemanager.snapshot.model import Listening
 from devicemanager.snapshot.node import Node
 from devicemanager.snapshot.rules.finding import Finding, Kind, Severity
 
-__all__ = ["RULES"]
+__all__ = ["KUBELET_RULES", "RULES"]
 
-_SHOWN = 20
+_MOST_SHOWN = 20
 
 
 def not_serving(node: Node) -> Iterator[Finding]:
+    """The kubelet does not serve PodResources."""
     part = node.snapshot.part(layout.POD_RESOURCES)
     socket = node.kubelet_socket("pod-resources")
     if part is None or part.problem is None:
@@ -23,15 +24,16 @@ def not_serving(node: Node) -> Iterator[Finding]:
     if part.absent:
         seen = f"there is no socket at {part.source}"
     elif socket is not None and socket.state is Listening.DEAD:
-        seen = f"nobody listens on {part.source}"
+        seen = f"no process is listening on {part.source}"
     else:
-        return  # nobody knows; the report says that it could not be asked
+        return  # the reason may be missing permission; the report shows it
     yield Finding(
         Kind.KUBELET_NOT_SERVING, Severity.ERROR, "the kubelet does not serve PodResources", (seen,)
     )
 
 
 def registration_closed(node: Node) -> Iterator[Finding]:
+    """The kubelet does not accept registrations."""
     part = node.snapshot.part(layout.SOCKETS)
     if part is None or node.snapshot.sockets is None:
         return
@@ -39,28 +41,29 @@ def registration_closed(node: Node) -> Iterator[Finding]:
     if socket is None:
         seen = f"there is no kubelet.sock in {part.source}"
     elif socket.state is Listening.DEAD:
-        seen = f"nobody listens on {socket.path}"
+        seen = f"no process is listening on {socket.path}"
     else:
         return
     yield Finding(Kind.REGISTRATION_CLOSED, Severity.ERROR, "no plugin can register", (seen,))
 
 
 def without_plugin(node: Node) -> Iterator[Finding]:
-    """Resources that the checkpoint knows and the kubelet offers nothing of."""
-    if node.offered is None:
+    """Resources in the checkpoint without any allocatable device."""
+    if node.allocatable is None:
         return
-    held = {resource for resource, _ in (*node.holders, *node.entries)}
-    for resource in sorted({*node.registered, *held} - node.offered.keys()):
+    # Also resources that are only in entries: their plugin may be gone for long.
+    in_use = {resource for resource, _ in (*node.allocated_to, *node.saved_for)}
+    for resource in sorted({*node.registered, *in_use} - node.allocatable.keys()):
         ids = node.registered.get(resource, frozenset())
-        holders = sorted(
-            {n for key, names in node.holders.items() if key[0] == resource for n in names}
+        pods = sorted(
+            {n for key, names in node.allocated_to.items() if key[0] == resource for n in names}
         )
         message = f"{resource}: no device is allocatable"
         if ids:
             message += f", and the checkpoint has {len(ids)} healthy ones"
-        details = [node.sockets_in_words()] if node.snapshot.sockets is not None else []
-        if holders:
-            details.append(f"in use by {', '.join(holders)}")
+        details = [node.sockets_text()] if node.snapshot.sockets is not None else []
+        if pods:
+            details.append(f"in use by {', '.join(pods)}")
         yield Finding(
             Kind.RESOURCE_WITHOUT_PLUGIN,
             Severity.ERROR,
@@ -68,37 +71,42 @@ def without_plugin(node: Node) -> Iterator[Finding]:
             tuple(details),
             resource,
             tuple(sorted(ids)),
-            tuple(holders),
+            tuple(pods),
         )
 
 
-def not_offered(node: Node) -> Iterator[Finding]:
-    """Some of a resource's devices that nobody holds: every list that a plugin sends is in the
-    checkpoint."""
-    for resource, offered in sorted((node.offered or {}).items()):
+def not_allocatable(node: Node) -> Iterator[Finding]:
+    """Some free devices of a resource are not allocatable. The kubelet saves each device list, so
+    the checkpoint has those that were healthy in the last one."""
+    for resource, allocatable in sorted((node.allocatable or {}).items()):
         registered = node.registered.get(resource, frozenset())
-        away = sorted(id_ for id_ in registered - offered if (resource, id_) not in node.holders)
-        if away:
+        # Allocated devices have a rule of their own, with a higher severity.
+        missing = sorted(
+            id_ for id_ in registered - allocatable if (resource, id_) not in node.allocated_to
+        )
+        if missing:
             yield Finding(
                 Kind.DEVICES_NOT_OFFERED,
                 Severity.WARNING,
-                f"{resource}: {len(away)} devices are healthy in the checkpoint and not "
-                f"allocatable: {listed(away, _SHOWN)}",
+                f"{resource}: {len(missing)} devices are healthy in the checkpoint and not "
+                f"allocatable: {listed(missing, _MOST_SHOWN)}",
                 (),
                 resource,
-                tuple(away),
+                tuple(missing),
             )
 
 
-def held_not_offered(node: Node) -> Iterator[Finding]:
-    for resource, offered in sorted((node.offered or {}).items()):
-        for (name, id_), pods in sorted(node.holders.items()):
-            if name == resource and id_ not in offered:
+def allocated_not_allocatable(node: Node) -> Iterator[Finding]:
+    """Allocated devices that are not allocatable: their pods are rejected at a restart."""
+    for resource, allocatable in sorted((node.allocatable or {}).items()):
+        for (name, id_), pods in sorted(node.allocated_to.items()):
+            # After a restart, a kubelet admits its pods again, and checks their devices then.
+            if name == resource and id_ not in allocatable:
                 yield Finding(
                     Kind.HELD_NOT_OFFERED,
                     Severity.ERROR,
-                    f"device {id_} of {resource}, held by {', '.join(pods)}, is not allocatable: "
-                    "it is unhealthy, or its plugin does not list it",
+                    f"device {id_} of {resource}, allocated to {', '.join(pods)}, is not "
+                    "allocatable: it is unhealthy, or its plugin does not list it",
                     (),
                     resource,
                     (id_,),
@@ -106,19 +114,17 @@ def held_not_offered(node: Node) -> Iterator[Finding]:
                 )
 
 
-def dead_sockets(node: Node) -> Iterator[Finding]:
+def stale_sockets(node: Node) -> Iterator[Finding]:
+    """Sockets of plugins that have exited."""
+    # Only a warning: the kubelet ignores sockets in its plugin directory until Register.
     for socket in node.plugin_sockets:
         if socket.state is Listening.DEAD:
             yield Finding(
-                Kind.DEAD_SOCKET, Severity.WARNING, f"nobody listens on the socket {socket.path}"
+                Kind.DEAD_SOCKET,
+                Severity.WARNING,
+                f"no process is listening on the socket {socket.path}",
             )
 
 
-RULES = (
-    not_serving,
-    registration_closed,
-    without_plugin,
-    held_not_offered,
-    not_offered,
-    dead_sockets,
-)
+KUBELET_RULES = (not_serving, registration_closed)
+RULES = (without_plugin, allocated_not_allocatable, not_allocatable, stale_sockets)

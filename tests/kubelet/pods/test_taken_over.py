@@ -7,6 +7,7 @@ import pytest
 
 import checkpoint
 from devicemanager.core.errors import RequestError
+from devicemanager.core.ids import PodUid
 from devicemanager.core.pods import Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import Running, Terminated, Waiting
 from devicemanager.io.clock import ManualClock
@@ -74,7 +75,7 @@ def test_pod_that_never_ran_can_be_stopped(node: InMemoryKubelet) -> None:
 
 
 def status_of(node: InMemoryKubelet, uid: str) -> dict[str, object]:
-    return status_object(node.pod(uid).pod.uid, node.pod_status(uid), now=node.clock.time())
+    return status_object(PodUid(uid), node.pod_status(uid), now=node.clock.time())
 
 
 def taken_over(old: InMemoryKubelet, new: InMemoryKubelet, wanted: Pod) -> object:

@@ -7,8 +7,7 @@ from devicemanager.core.pods import Container, Pod, RestartPolicy
 from devicemanager.core.podstatus.conditions import Condition, ConditionType
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
 from devicemanager.core.podstatus.phase import Phase
-from devicemanager.core.podstatus.status import QosClass
-from devicemanager.core.podstatus.status import ContainerEntry, PodStatus
+from devicemanager.core.podstatus.status import ContainerEntry, PodStatus, QosClass
 from devicemanager.core.status import Health, ResourceHealth, ResourceStatus
 from devicemanager.objects.status.podstatus import (
     allocated_devices,

@@ -1,4 +1,5 @@
-"""Whether a report is so: everything is counted afresh, device by device."""
+"""Verify the findings of a snapshot with code that shares nothing with the rules: plain loops,
+device by device."""
 
 from __future__ import annotations
 
@@ -10,36 +11,36 @@ from devicemanager.snapshot.model import Listening, Snapshot
 from devicemanager.snapshot.rules import Finding, Kind
 from podresources import Allocatable
 
-__all__ = ["overlooked", "untrue"]
+__all__ = ["false_findings", "missed_problems"]
 
 _Key = tuple[str, str]
 
 
-def untrue(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[str]:
-    """Each finding that the snapshot does not bear out."""
+def false_findings(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield each finding that is not true for the snapshot."""
     facts = _Facts(snapshot)
     for finding in findings:
-        if not facts.bear_out(finding):
-            yield f"not so: {finding.kind}: {finding.message}"
+        if not facts.confirm(finding):
+            yield f"false: {finding.kind}: {finding.message}"
 
 
-def overlooked(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[str]:
-    """What is wrong for certain, and is no finding."""
+def missed_problems(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield each certain problem without a finding."""
     facts = _Facts(snapshot)
     found = {(each.kind, each.resource, *each.devices) for each in findings}
-    for key, names in facts.holders.items():
+    for key, names in facts.allocated_to.items():
         if len(names) > 1 and (Kind.HELD_TWICE, *key) not in found:
-            yield f"two pods hold {key}: {sorted(names)}"
+            yield f"two pods have {key}: {sorted(names)}"
     kinds = [each.kind for each in findings]
     if facts.is_rejected and Kind.CHECKPOINT_DAMAGED not in kinds:
         yield "a kubelet would reject the checkpoint"
     dead = sum(each.state is Listening.DEAD for each in facts.plugins)
     if kinds.count(Kind.DEAD_SOCKET) != dead:
-        yield f"{dead} sockets are dead"
+        yield f"{dead} sockets are stale"
 
 
 class _Facts:
-    """What a snapshot holds, put together in the plainest way."""
+    """Contents of a snapshot by device."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -49,53 +50,55 @@ class _Facts:
         self.plugins = [
             each for each in snapshot.sockets or () if not each.path.endswith("/kubelet.sock")
         ]
-        self.holders: dict[_Key, set[str]] = {}
+        self.allocated_to: dict[_Key, set[str]] = {}
         for pod in snapshot.pods or ():
             for container in pod.containers:
                 for devices in container.devices:
                     for id_ in devices.device_ids:
                         key = (devices.resource_name, id_)
-                        self.holders.setdefault(key, set()).add(f"{pod.namespace}/{pod.name}")
-        self.entries: dict[_Key, set[str]] = {}
+                        self.allocated_to.setdefault(key, set()).add(f"{pod.namespace}/{pod.name}")
+        self.saved_for: dict[_Key, set[str]] = {}
         for entry in self.saved.entries or ():
             for ids in (entry.device_ids or {}).values():
                 for id_ in ids or ():
-                    self.entries.setdefault((entry.resource_name, id_), set()).add(entry.pod_uid)
-        self.offered = {
+                    self.saved_for.setdefault((entry.resource_name, id_), set()).add(entry.pod_uid)
+        self.allocatable = {
             (devices.resource_name, id_)
             for devices in (snapshot.allocatable or Allocatable()).devices
             for id_ in devices.device_ids
         }
 
-    def bear_out(self, finding: Finding) -> bool:
+    def confirm(self, finding: Finding) -> bool:
+        """Return True if the finding is true."""
         keys = [(str(finding.resource), id_) for id_ in finding.devices]
         registered = self.saved.registered_devices or {}
+        # State files are not verified: that would need a second implementation of their checks.
         match finding.kind:
             case Kind.CHECKPOINT_DAMAGED:
                 return self.is_rejected
             case Kind.HELD_TWICE:
                 (key,) = keys
-                holders = self.holders.get(key, set()), self.entries.get(key, set())
-                return len(finding.pods) > 1 and any(set(finding.pods) <= each for each in holders)
+                sources = self.allocated_to.get(key, set()), self.saved_for.get(key, set())
+                return len(finding.pods) > 1 and any(set(finding.pods) <= each for each in sources)
             case Kind.NOT_IN_CHECKPOINT:
-                return all(key in self.holders and key not in self.entries for key in keys)
+                return all(key in self.allocated_to and key not in self.saved_for for key in keys)
             case Kind.ONLY_IN_CHECKPOINT:
-                # Whoever holds them, it is not the pod that is said to.
+                # Allocated to other pods, but not to the pod in the message.
                 return all(
-                    finding.pods[0] in self.entries.get(key, ())
-                    and not any(f"{n} (" in finding.message for n in self.holders.get(key, ()))
+                    finding.pods[0] in self.saved_for.get(key, ())
+                    and not any(f"{n} (" in finding.message for n in self.allocated_to.get(key, ()))
                     for key in keys
                 )
             case Kind.RESOURCE_WITHOUT_PLUGIN:
-                offers = {resource for resource, _ in self.offered}
-                return self.snapshot.allocatable is not None and finding.resource not in offers
+                resources = {resource for resource, _ in self.allocatable}
+                return self.snapshot.allocatable is not None and finding.resource not in resources
             case Kind.DEVICES_NOT_OFFERED:
                 return all(
-                    key not in self.offered and key[1] in (registered.get(key[0]) or ())
+                    key not in self.allocatable and key[1] in (registered.get(key[0]) or ())
                     for key in keys
                 )
             case Kind.HELD_NOT_OFFERED:
-                return all(key in self.holders and key not in self.offered for key in keys)
+                return all(key in self.allocated_to and key not in self.allocatable for key in keys)
             case Kind.POD_GONE:
                 return self._is_gone(*finding.pods)
             case Kind.UNREGISTERED_RESOURCE:
@@ -110,7 +113,7 @@ class _Facts:
                 return len(same) > len(set(same))
             case Kind.ANSWER_UNREADABLE:
                 return any(
-                    entry.pod_uid in finding.pods and not _is_answer(entry.alloc_resp or b"")
+                    entry.pod_uid in finding.pods and not _is_response(entry.alloc_resp or b"")
                     for entry in self.saved.entries or ()
                 )
             case Kind.DEAD_SOCKET:
@@ -126,12 +129,13 @@ class _Facts:
 
     def _is_gone(self, uid: str) -> bool:
         directories = self.snapshot.directories
-        mine = {key for key, uids in self.entries.items() if uid in uids}
+        # A pod is gone only if it had devices at all.
+        mine = {key for key, uids in self.saved_for.items() if uid in uids}
         if not mine:
             return False
         if directories is not None and directories.uids is not None:
             return uid not in directories.uids
-        return self.snapshot.pods is not None and not mine & self.holders.keys()
+        return self.snapshot.pods is not None and not mine & self.allocated_to.keys()
 
 
 def _is_rejected(data: bytes) -> bool:
@@ -142,7 +146,7 @@ def _is_rejected(data: bytes) -> bool:
     return False
 
 
-def _is_answer(data: bytes) -> bool:
+def _is_response(data: bytes) -> bool:
     from google.protobuf.message import DecodeError
 
     from protos import deviceplugin_v1beta1 as dp

@@ -1,0 +1,179 @@
+"""What the kubelet has seen of the plugin since a check began: queries for checks, and the
+timeline for the report.
+
+Everything is read from the kubelet's call log and events; the plugin is not called. A *device
+list* here is the message of one ListAndWatch response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from devicemanager.conformance.outcomes import Failed, Line
+from devicemanager.core.printable import printable
+from devicemanager.events.calls import Call, Mark
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.testing.processes import PluginProcess
+from protos import deviceplugin_v1beta1 as dp
+
+__all__ = ["EVER", "Observations", "Timeline", "parsed_list"]
+
+EVER = Mark(0, 0)
+"""The moment before all events and calls."""
+
+_TIMELINE_LINES = 200
+_OUTPUT_LINES = 50
+
+
+class Observations:
+    """Queries on the calls between the kubelet and the plugin.
+
+    ``since`` is the begin of the check by default. Lists that came earlier matter, too, when
+    several checks share a plugin; for these, pass ``EVER``.
+    """
+
+    def __init__(self, kubelet: MockKubelet) -> None:
+        self._kubelet = kubelet
+        self.began = kubelet.mark()
+
+    def registrations(
+        self, since: Mark | None = None, resource: str | None = None, code: str | None = "OK"
+    ) -> list[Call]:
+        """Return Register calls; failed ones only with ``code=None``."""
+        return self._kubelet.calls(
+            resource, rpc="Register", code=code, since=self.began if since is None else since
+        )
+
+    @property
+    def has_tried_to_register(self) -> bool:
+        """True if the plugin has ever called Register, even without success."""
+        # A call in progress is not in the log yet, but the plugin has found the kubelet.
+        calling = any(call.rpc == "Register" for call in self._kubelet.calls.in_progress)
+        return calling or bool(self.registrations(EVER, code=None))
+
+    def sockets(self, since: Mark) -> list[tuple[str, Path]]:
+        """Return resource and socket of each registration."""
+        return [
+            (
+                str(call.request["resource_name"]),
+                self._kubelet.plugin_dir / call.request["endpoint"],
+            )
+            for call in self.registrations(since)
+        ]
+
+    def socket(self, resource: str) -> Path:
+        """Return the socket of the latest registration. Raises Failed if there is none."""
+        calls = self.registrations(EVER, resource)
+        if not calls:
+            raise Failed(f"{resource} was never registered")
+        return self._kubelet.plugin_dir / str(calls[-1].request["endpoint"])
+
+    def lists(self, resource: str, since: Mark | None = None) -> list[Call]:
+        """Return the calls that delivered a device list, on any stream of the kubelet."""
+        calls = self._streams(resource, since)
+        # The log has an entry for each list, and one without a message for the end of the stream.
+        return [call for call in calls if call.response_bytes is not None]
+
+    def ended_streams(self, resource: str) -> list[Call]:
+        """Return the ends of ListAndWatch streams that the kubelet did not cancel."""
+        calls = self._streams(resource, None)
+        # A kubelet that stops cancels its streams; the plugin has not ended those.
+        return [call for call in calls if call.response_bytes is None and call.code != "Canceled"]
+
+    def _streams(self, resource: str, since: Mark | None) -> list[Call]:
+        return self._kubelet.calls(
+            resource, rpc="ListAndWatch", since=self.began if since is None else since
+        )
+
+    def devices(self, resource: str) -> list[dp.Device]:
+        """Return the devices of the newest list. Raises Failed if there is none."""
+        lists = self.lists(resource, EVER)
+        if not lists:
+            raise Failed(f"{resource} has sent no device list")
+        return list(parsed_list(lists[-1]).devices)
+
+    def is_serving(self, resource: str) -> bool:
+        """Return True if the kubelet has an open ListAndWatch stream of the resource."""
+        return any(
+            call.rpc == "ListAndWatch" and call.resource == resource
+            for call in self._kubelet.calls.in_progress
+        )
+
+    def is_registered(self, since: Mark, resources: Iterable[str]) -> bool:
+        """Return True if each resource has registered and sent a list since then, and still
+        serves."""
+        return not any(self.missing(since, resource) for resource in resources)
+
+    def missing(self, since: Mark, resource: str) -> str:
+        """Return why a resource does not count as registered since then; empty if it does."""
+        if not self.registrations(since, resource):
+            rejected = self.registrations(since, resource, code=None)
+            reason = f" ({rejected[-1].message})" if rejected else ""
+            return f"{resource} is not registered{reason}"
+        if not self.lists(resource, since):
+            return f"{resource} is registered, but has sent no device list"
+        if not self.is_serving(resource):
+            return f"{resource} was registered, but its ListAndWatch stream has ended"
+        return ""
+
+    def other_files(self) -> dict[str, tuple[int, int, int]]:
+        """Return device, inode and size of each file in the plugin directory that does not belong
+        to the plugin. The checkpoint is left out: the kubelet writes it for each list."""
+        # Sockets of earlier instances are the plugin's, too, even if they are stale.
+        own = {call.request.get("endpoint") for call in self.registrations(EVER)}
+        files = {}
+        for path in self._kubelet.plugin_dir.iterdir():
+            if path.name not in own and path != self._kubelet.checkpoint_path:
+                status = path.lstat()
+                files[path.name] = (status.st_dev, status.st_ino, status.st_size)
+        return files
+
+
+class Timeline:
+    """Record of one check: steps of the suite, the kubelet's events and calls, the plugin's
+    output. Only what happened since the check began, because the stage may be shared."""
+
+    def __init__(self, kubelet: MockKubelet, processes: Sequence[PluginProcess]) -> None:
+        self._kubelet = kubelet
+        self._processes = processes
+        self._steps: list[Line] = []
+        self._mark = kubelet.mark()
+        self._began = kubelet.clock.time()
+        # Processes keep their output, so remember how much is older than this check.
+        self._old_lines = {process: len(process.output()) for process in processes}
+
+    def step(self, text: str) -> None:
+        """Note what the suite does."""
+        self._steps.append(self._line(self._kubelet.clock.time(), "suite", printable(text)))
+
+    def lines(self) -> tuple[Line, ...]:
+        """Return the latest lines by time."""
+        lines = list(self._steps)
+        for event in self._kubelet.events.recent():
+            if event.number > self._mark.event:
+                lines.append(self._line(event.time, "kubelet", str(event)))
+        for call in self._kubelet.calls(since=self._mark):
+            lines.append(self._line(call.time, "call", str(call)))
+        lines.sort(key=lambda line: line.time)
+        return tuple(lines[-_TIMELINE_LINES:])
+
+    def _line(self, time: float, source: str, text: str) -> Line:
+        return Line(time - self._began, source, text)
+
+    def output(self) -> tuple[str, ...]:
+        """Return the latest lines that the plugin has printed."""
+        lines = [
+            line
+            for process in self._processes
+            for line in process.output()[self._old_lines.get(process, 0) :]
+        ]
+        return tuple(printable(line) for line in lines[-_OUTPUT_LINES:])
+
+
+def parsed_list(call: Call) -> dp.ListAndWatchResponse:
+    """Return the device list that a call delivered."""
+    message: dp.ListAndWatchResponse = dp.ListAndWatchResponse.FromString(
+        call.response_bytes or b""
+    )
+    return message

@@ -1,0 +1,153 @@
+"""The plugin's processes on one stage: starting them, their state, and what they use."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from devicemanager.conformance.outcomes import Skipped
+from devicemanager.conformance.plugin_under_test import PluginUnderTest
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.testing.processes import PluginProcess
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from devicemanager.conformance.process_checks import Usage
+
+__all__ = ["RunningPlugin"]
+
+_COMMAND_NOT_FOUND = 127
+"""Exit status of a command that does not exist, as in a shell."""
+
+
+class RunningPlugin:
+    """Instances of the plugin under test on one kubelet.
+
+    The state is that of the latest instance. The others are kept because a check may run two
+    at a time (K11, K12), and because all of them must be stopped at the end.
+    """
+
+    def __init__(self, under_test: PluginUnderTest, kubelet: MockKubelet) -> None:
+        self.under_test = under_test
+        self.processes: list[PluginProcess] = []
+        self._kubelet = kubelet
+        self._idle_since = self._idle_cpu = 0.0
+
+    @property
+    def process(self) -> PluginProcess:
+        """The instance that was started last."""
+        return self.processes[-1]
+
+    def launch(self, *before: str, hook: str = "") -> PluginProcess:
+        """Start an instance and return at once.
+
+        ``before`` are words to put before the command. ``hook`` runs after ``prepare``, and can
+        undo what that has done.
+        """
+        plugin = self.under_test
+        for name in ("prepare", hook):
+            self.call_hook(name)
+        process = PluginProcess(
+            self._kubelet,
+            [*before, *plugin.command],
+            env=plugin.env,
+            cwd=plugin.cwd,
+            at_node_paths=plugin.at_node_paths,
+            restart=plugin.restart,
+        )
+        # Before the start: a process that cannot be started counts, too.
+        self.processes.append(process)
+        return process.start()
+
+    def call_hook(self, name: str, id_: str = "") -> None:
+        """Run a hook if it is defined. Raises Failed."""
+        self.under_test.call(name, self._values(id_))
+
+    def _values(self, id_: str) -> Mapping[str, str]:
+        is_running = self.processes and self.process.is_running
+        return {
+            "id": id_,
+            "pid": str(self.process.pid) if is_running else "",
+            "plugin_dir": str(self._kubelet.plugin_dir),
+            "root": str(self._kubelet.root),
+        }
+
+    def close(self) -> None:
+        """Stop all instances, and run the hook ``cleanup`` after each."""
+        values = self._values("")  # before the stop, so that the hook gets the process ID
+        with contextlib.ExitStack() as stack:
+            for process in self.processes:
+                stack.callback(self.under_test.call, "cleanup", values)
+                stack.callback(process.stop)
+
+    # -- state -------------------------------------------------------------------------
+
+    @property
+    def has_exited(self) -> bool:
+        """True if the plugin has exited and will not be started again."""
+        # A command that does not exist fails again at each start: do not wait for a restart.
+        is_final = self.under_test.restart == "never" or self.could_not_start
+        return is_final and not self.process.is_running
+
+    @property
+    def has_exited_once(self) -> bool:
+        """True if the latest instance has exited at least once, even if it runs again."""
+        # With a supervisor, the plugin may exit and run again before it is noticed.
+        return self.process.starts > 1 or not self.process.is_running
+
+    @property
+    def could_not_start(self) -> bool:
+        """True if the latest instance failed because the command does not exist."""
+        return bool(self.processes) and self.process.exit_status == _COMMAND_NOT_FOUND
+
+    def exit_text(self) -> str:
+        """Return how the plugin exited, for people."""
+        status = self.process.exit_status
+        if status is None:
+            return "it is running"
+        return f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+
+    def path(self, path: str) -> Path:
+        """Return a path of this machine for a path that the plugin sees, even if the plugin runs
+        in a mount namespace of its own."""
+        return Path(f"/proc/{self.process.pid}/root{path}")
+
+    # -- resource use, which raises Skipped without psutil -------------------------------
+
+    def usage(self) -> Usage:
+        """Return what the plugin uses now."""
+        usage: Usage = _process_checks().usage(self.process.pid)
+        return usage
+
+    def listening_ports(self) -> list[str]:
+        """Return the TCP addresses on which the plugin listens."""
+        return list(_process_checks().listening_ports(self.process.pid))
+
+    def begin_idle(self) -> None:
+        """Begin to measure ``idle_cpu_share``."""
+        self._idle_since = time.monotonic()
+        with contextlib.suppress(Skipped):
+            self._idle_cpu = self._cpu_seconds()
+
+    @property
+    def idle_cpu_share(self) -> float:
+        """Used share of one core since ``begin_idle``."""
+        return (self._cpu_seconds() - self._idle_cpu) / (time.monotonic() - self._idle_since)
+
+    def _cpu_seconds(self) -> float:
+        return float(_process_checks().cpu_seconds(self.process.pid))
+
+
+def _process_checks() -> ModuleType:
+    # Imported late: psutil is only in the extra, and most checks do not need it.
+    try:
+        from devicemanager.conformance import process_checks
+    except ImportError:
+        raise Skipped(
+            "psutil is not installed: pip install 'kubelet-devicemanager[conformance]'"
+        ) from None
+    return process_checks

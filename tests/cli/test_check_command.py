@@ -1,0 +1,147 @@
+"""``devicemanager check``, and the script that runs it in CI."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from devicemanager.cli import main
+from tests.conformance.matrix import PLUGIN, RESOURCE
+from tests.paths import ROOT
+
+
+def _command(*options: str, switch: str = "") -> list[str]:
+    words = [sys.executable, str(PLUGIN), "--dir", "{plugin_dir}"]
+    words += ["--switch", switch] if switch else []
+    return ["check", "--env", f"PYTHONPATH={ROOT}", "--limit", "settle_seconds=0.3", *options,
+            "--", *words]  # fmt: skip
+
+
+def test_check_prints_verdicts_and_writes_a_report(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "report.json"
+    options = ["--only", "R13", "--only", "O01", "--report", f"json={page}"]
+    assert main(_command(*options, switch="options-differ")) == 0
+    text = capsys.readouterr().out
+    assert "R13  warn    SHOULD" in text
+    assert "O01  pass    MUST" in text
+    assert "1 passed, 1 with a warning in" in text
+    assert text.rstrip().endswith("; profile complete passed")
+    assert json.loads(page.read_text())["counts"] == {"pass": 1, "warn": 1}
+
+
+def test_check_of_an_unregistered_plugin_ends_with_the_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the last line, with and without a named resource."""
+    monkeypatch.setattr("devicemanager.conformance.check_run._FIRST_NOTE_SECONDS", 0.0)
+    soon = ["check", "--only", "R01", "--limit", "start_seconds=0.5"]
+    assert main([*soon, "--", "sleep", "100"]) == 2
+    waits, error = capsys.readouterr().err.splitlines()
+    assert re.match(r"check on 1\.\d+: 0 of 0\.5 s: the plugin has not registered at /", waits)
+    assert error.startswith("devicemanager: error: the plugin did not register within 0.5 s ")
+    assert main([*soon, "--resource", RESOURCE, "--", "sleep", "100"]) == 1
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith(f"the plugin does not register: {RESOURCE} is not registered 0.5 s ")
+
+
+def test_failed_check_sets_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--only", "A02", "--profile", "core", "-o", "json", "--seed", "17"]
+    assert main(_command(*options, switch="accept-unknown")) == 1
+    data: Mapping[str, list[dict[str, str]]] = json.loads(capsys.readouterr().out)
+    [only] = data["checks"]
+    assert only["reproduce"].startswith("devicemanager check --only A02 --seed 17 ")
+    assert only["reproduce"].endswith("--dir '{plugin_dir}' --switch accept-unknown")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check"], "the plugin's command is missing"),
+        (["check", "--only", "Z", "--", "x"], "unknown check 'Z'"),
+        (["check", "--report", "pdf=x", "--", "x"], "unknown report format 'pdf'"),
+        (["check", "--report", "json=/nowhere/x", "--", "x"], "cannot write report /nowhere/x"),
+        (["check", "--report", "json=/", "--", "x"], "cannot write report /"),
+        (["check", "--hook", "x", "--", "x"], "invalid value 'x': expected NAME=VALUE"),
+        (["check", "--resource", "", "--", "x"], "'' is no device resource like vendor.com/gpu"),
+        (["check", "--resource", "gpu", "--", "x"], "'gpu' is no device resource like vendor"),
+        (["check", "--waivers", "/nowhere", "--", "x"], "cannot read waivers /nowhere"),
+        (["check", "--kubelet-version", "1.2", "--", "x"], "1.2"),
+    ],
+)
+def test_invalid_options_are_an_error(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_list_prints_the_selected_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--list", "--only", "T"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["T01", "T02", "T03"]
+
+
+def test_ci_script_installs_source_in_a_virtual_environment(tmp_path: Path) -> None:
+    """The Python of the machine may reject packages."""
+    for name, text in (("python3", 'mkdir -p "$3/bin" && cp "$(dirname "$0")/pip" "$3/bin"'),
+                       ("pip", 'echo "$@" > installed; exit 3')):  # fmt: skip
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SOURCE": "x[conformance]", "COMMAND": "plugin"}
+    script = ROOT / "ci/check.sh"
+    assert subprocess.run([script], cwd=tmp_path, env=env, check=False).returncode == 2
+    assert (tmp_path / "installed").read_text() == "install --quiet x[conformance]\n"
+
+
+def test_ci_script_writes_all_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a plugin whose arguments need quoting."""
+    command = f"'{sys.executable}' '{PLUGIN}' --dir {{plugin_dir}} --switch bad-cdi"
+    env = os.environ | {
+        "COMMAND": command,
+        "OPTIONS": f"--only A14 --limit settle_seconds=0.2 --env 'PYTHONPATH={ROOT}'",
+        "PROFILE": "core",
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    done = subprocess.run([ROOT / "ci/check.sh"], cwd=tmp_path, env=env, capture_output=True)
+    assert done.returncode == 1, done.stderr
+    assert {path.name for path in (tmp_path / "conformance").iterdir()} == {
+        "junit.xml", "report.html", "summary.md", "report.json",
+    }  # fmt: skip
+    assert "A14" in (tmp_path / "summary").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_removes_everything_that_the_run_created(
+    number: signal.Signals, tmp_path: Path, directory: Path
+) -> None:
+    """Directories of kubelets are removed, and the hook ``cleanup`` runs."""
+    started, cleaned = tmp_path / "started", tmp_path / "cleaned"
+    os.mkfifo(started)
+    command = [sys.executable, "-m", "devicemanager", "check", "--only", "R01"]
+    command += ["--hook", f"cleanup=echo {{plugin_dir}} >> {cleaned}"]
+    process = subprocess.Popen(
+        [*command, "--", "sh", "-c", f"echo > {started}; exec sleep 60"],
+        env={**os.environ, "TMPDIR": str(directory)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        started.read_text()
+        (root,) = directory.iterdir()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (-number, "")
+    assert cleaned.read_text() == f"{root}/device-plugins\n"
+    assert list(directory.iterdir()) == []
