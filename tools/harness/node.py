@@ -24,7 +24,7 @@ from tools.harness.model import (
 from tools.harness.plugin import RESOURCE, SOCKET, plugin_process
 
 TIMEOUT: Final = 60.0
-"""Seconds until a restarted plugin has all its devices again, whatever the load."""
+"""Seconds until a restarted plugin has all its devices again under any load."""
 
 # A short call log is full after the first lap. It does not look like a leak then.
 _SETTINGS: Final = Settings(pod_resources_qps=None, calls_kept=100)

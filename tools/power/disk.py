@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import attrs
 
+from tools.harness.model import Devices
+
 Files: TypeAlias = dict[str, bytes]
 """Contents of the files in the directory, by name."""
 
@@ -73,7 +75,7 @@ class Mark:
 
     what: str
     uid: str
-    devices: tuple[str, ...] = ()
+    devices: Devices = frozenset()
 
 
 Named: TypeAlias = Create | Rename | Remove
