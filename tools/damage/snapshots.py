@@ -24,8 +24,6 @@ from tools.damage.checkpoints import run
 from tools.damage.verification import false_findings, missed_problems
 from tools.damage.ways import damaged
 
-__all__ = ["archive_faults", "report_faults", "snapshot_of"]
-
 _ROOT = "/var/lib/kubelet"
 
 

@@ -11,8 +11,6 @@ from devicemanager.snapshot.model import Listening, Snapshot
 from devicemanager.snapshot.rules import Finding, Kind
 from podresources import Allocatable
 
-__all__ = ["false_findings", "missed_problems"]
-
 _Key = tuple[str, str]
 
 

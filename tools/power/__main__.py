@@ -54,22 +54,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="durability level to check; repeatable (all)",
     )
     chosen = options.parse_args(arguments)
-    run, failures = Run("power", chosen.seed), 0
+    run, total = Run("power", chosen.seed), 0
     with run.recording_problems():
         for level in map(Durability, chosen.level or Durability):
             operations = left = 0
             for seed in range(chosen.seed, chosen.seed + chosen.rounds):
-                run.seed = seed
+                run.seed = seed  # of the round that fails
                 done = recorded(level, chosen.admissions, seed)
                 operations += len(done.operations)
                 left += check(level, done.start, done.operations, Confirmed())
             what = "process kills" if level is Durability.PROCESS else "power failures"
-            failures += operations
+            total += operations
             run.say(
                 f"power: {level}: {chosen.rounds * chosen.admissions} admissions, {what} after "
                 f"each of {operations} operations, {left} different outcomes: all promises kept"
             )
-    return run.finish(f"{failures} operations", "all promises kept")
+        run.seed = chosen.seed
+    return run.finish(f"{total} operations", "all promises kept")
 
 
 # -- the load ----------------------------------------------------------------------------
