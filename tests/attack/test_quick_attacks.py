@@ -1,5 +1,4 @@
-"""Attacks that are over quickly: each promise is kept. How long that takes is judged by
-``make attack`` alone."""
+"""The quick attacks must break no promise. Only ``make attack`` also judges times and usage."""
 
 import pytest
 
@@ -32,6 +31,6 @@ QUICK = [
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_every_promise_is_kept(name):
+def test_attack_breaks_no_promise(name):
     (attack,) = (each for each in attacks() if each.name == name)
     assert attack.run().problems == ()

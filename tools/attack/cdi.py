@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from tools.attack.beside import directory
 from tools.attack.manifests import bomb
-from tools.attack.model import Attack, Limits, Outcome
-from tools.attack.watch import Watch
+from tools.attack.model import Limits, Outcome, attack
+from tools.harness.process import short_directory
+from tools.harness.usage import Watch
 
 _TIMEOUT = 60.0
+_LIMITS = Limits(start=3.0, memory=150.0)
+"""``start`` is when the device of the good file was found."""
 _GOOD = {
     "cdiVersion": "0.6.0",
     "kind": "good.example.com/device",
@@ -32,17 +34,8 @@ print(len(registry.errors), max(map(len, registry.errors), default=0))
 """
 
 
-def attacks() -> list[Attack]:
-    """A bad file beside a good one, whose device must be found: ``start`` is when it was."""
-    limits = Limits(start=3.0, memory=150.0)
-    return [
-        Attack(f"cdi-{name}", f"CDI: {about}", partial(_run, make), limits)
-        for name, about, make in _BAD
-    ]
-
-
 def _run(make: Callable[[Path], object]) -> Outcome:
-    with directory() as place:
+    with short_directory() as place:
         make(place / "bad.yaml")
         (place / "good.json").write_text(json.dumps(_GOOD))
         begin = time.monotonic()
@@ -105,3 +98,6 @@ _BAD: Iterable[tuple[str, str, Callable[[Path], object]]] = (
     ("set", "a set", partial(_text, "!!set {a, b}\n")),
     ("nested", "100,000 brackets", partial(_text, "[" * 100_000)),
 )  # fmt: skip
+
+for _name, _about, _make in _BAD:
+    attack(f"cdi-{_name}", f"CDI: {_about}", _LIMITS)(partial(_run, _make))

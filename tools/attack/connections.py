@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -13,7 +14,7 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.attack import http2
 from tools.attack.beside import beside
-from tools.attack.model import Attack, Limits, Target
+from tools.attack.model import Limits, Target
 from tools.attack.plugins import channel
 
 _REGISTER = "/v1beta1.Registration/Register"
@@ -24,42 +25,15 @@ _FLOOD = 3000
 _BAD_VERSION = dp.RegisterRequest(version="none", resource_name="a.b/c").SerializeToString()
 
 
-def attacks() -> list[Attack]:
-    """On the Registration service and on PodResources alike."""
-    return [
-        beside(
-            "half-open",
-            f"{_HALF} connections to each socket that stop in the middle of their first bytes",
-            _half_open,
-            Limits(descriptors=2 * _HALF + 100),
-        ),
-        beside(
-            "rst-storm",
-            "400,000 calls that are taken back at once",
-            _rst_storm,
-            Limits(registration=3.0, kept=100.0),
-        ),
-        beside("metadata-flood", "2,000 calls with 1 MB of metadata", _metadata),
-        beside(
-            "clients-1000",
-            f"{_CLIENTS} clients that stay, with 3 calls each",
-            _clients,
-            Limits(kept=100.0, descriptors=_CLIENTS + 100),
-        ),
-        beside(
-            "connections-flood",
-            f"{_FLOOD} connections to each socket that greet, say nothing more and come again",
-            _flood,
-            Limits(memory=250.0, kept=250.0, descriptors=2 * _FLOOD + 100),
-        ),
-        beside("garbage", "400 connections of no HTTP/2", _garbage, Limits(descriptors=30)),
-    ]
-
-
 def _sockets(target: Target) -> tuple[tuple[Path, str], ...]:
     return (target.registration, _REGISTER), (target.pod_resources, _LIST)
 
 
+@beside(
+    "half-open",
+    f"{_HALF} connections to each socket that stop in the middle of their first bytes",
+    Limits(descriptors=2 * _HALF + 100),
+)
 def _half_open(target: Target) -> None:
     with contextlib.ExitStack() as stack:
         for path, _ in _sockets(target):
@@ -69,6 +43,9 @@ def _half_open(target: Target) -> None:
         time.sleep(5)
 
 
+@beside(
+    "rst-storm", "400,000 calls that are taken back at once", Limits(registration=3.0, kept=100.0)
+)
 def _rst_storm(target: Target) -> None:
     for path, method in _sockets(target):
         for _ in range(20):
@@ -87,6 +64,7 @@ def _torn_calls(path: Path, method: str) -> None:
             connection.sendall(b"".join(torn))
 
 
+@beside("metadata-flood", "2,000 calls with 1 MB of metadata")
 def _metadata(target: Target) -> None:
     """On one connection after the other, since each is closed for it."""
     metadata = tuple((f"key-{number}", "x" * 1000) for number in range(1000))
@@ -100,6 +78,11 @@ def _metadata(target: Target) -> None:
         list(pool.map(one, range(2000)))
 
 
+@beside(
+    "clients-1000",
+    f"{_CLIENTS} clients that stay, with 3 calls each",
+    Limits(kept=100.0, descriptors=_CLIENTS + 100),
+)
 def _clients(target: Target) -> None:
     first = http2.PREFACE + http2.settings() + http2.call(1, _REGISTER, _BAD_VERSION)
     with contextlib.ExitStack() as stack:
@@ -112,6 +95,11 @@ def _clients(target: Target) -> None:
         time.sleep(5)
 
 
+@beside(
+    "connections-flood",
+    f"{_FLOOD} connections to each socket that greet, say nothing more and come again",
+    Limits(memory=250.0, kept=250.0, descriptors=2 * _FLOOD + 100),
+)
 def _flood(target: Target) -> None:
     first = http2.PREFACE + http2.settings()
     for _ in range(5):
@@ -123,6 +111,72 @@ def _flood(target: Target) -> None:
             time.sleep(1)
 
 
+@beside("garbage", "400 connections of no HTTP/2", Limits(descriptors=30))
 def _garbage(target: Target) -> None:
     for path, _ in _sockets(target):
         http2.send_garbage(path)
+
+
+_READERS, _CALLS = 60, 20
+_METHODS = ("/v1.PodResourcesLister/GetAllocatableResources", "/v1.PodResourcesLister/List")
+_DEVICES, _ID_LENGTH = 10_000, 100
+# 64 MiB may wait, and as many calls at once make their answers.
+_UNREAD_LIMITS = Limits(memory=250.0, kept=150.0, descriptors=_READERS + 100)
+_LARGE_ANSWERS = {"devices": _DEVICES, "id_length": _ID_LENGTH}
+
+
+def _calls(first: int) -> bytes:
+    streams = range(first, first + 2 * _CALLS, 2)
+    return b"".join(http2.call(stream, _METHODS[0]) for stream in streams)
+
+
+def _unread(target: Target, window: int) -> None:
+    """Ask, stay a while, and go."""
+    first = http2.PREFACE + http2.settings(window=window) + _calls(1)
+    with contextlib.ExitStack() as stack:
+        for _ in range(_READERS):
+            stack.enter_context(http2.connect(target.pod_resources, first))
+        time.sleep(8)
+
+
+@beside(
+    "list-flood-clients",
+    f"{_READERS} clients that ask as fast as they can, within the rate limit or not",
+    _UNREAD_LIMITS,
+    **_LARGE_ANSWERS,
+)
+def _ask(target: Target) -> None:
+    with contextlib.ExitStack() as stack:
+        connections = [
+            stack.enter_context(
+                http2.connect(target.pod_resources, http2.PREFACE + http2.settings())
+            )
+            for _ in range(_READERS)
+        ]
+        end = time.monotonic() + 6
+        for turn in range(10_000):
+            for connection in connections:
+                connection.setblocking(False)
+                with contextlib.suppress(OSError):
+                    while connection.recv(1 << 20):
+                        continue
+                connection.setblocking(True)
+                connection.sendall(http2.call(2 * turn + 1, _METHODS[turn % 2]))
+            if time.monotonic() > end:
+                return
+
+
+beside(
+    "list-unread",
+    f"{_READERS} clients x {_CALLS} calls for 1.1 MB, which open no window to send it",
+    _UNREAD_LIMITS,
+    settings={"pod_resources_qps": None},
+    **_LARGE_ANSWERS,
+)(partial(_unread, window=0))
+beside(
+    "list-unread-socket",
+    f"{_READERS} clients x {_CALLS} calls for 1.1 MB, whose sockets fill up",
+    _UNREAD_LIMITS,
+    settings={"pod_resources_qps": None},
+    **_LARGE_ANSWERS,
+)(partial(_unread, window=(1 << 31) - 1))

@@ -13,43 +13,28 @@ from pathlib import Path
 import psutil
 
 import checkpoint
-from tools.attack.beside import directory
-from tools.attack.good import RESOURCE
-from tools.attack.model import Attack, Outcome, Target
-from tools.attack.requests import Helper, RequestFailed
-from tools.attack.watch import Watch
+from tools.attack.model import Outcome, Target, attack
+from tools.harness.plugin import RESOURCE, plugin_process
+from tools.harness.process import HelperProcess, RequestFailed, short_directory
+from tools.harness.usage import Watch
 
 _DEVICES = 400
 _FILE_LIMIT = 8_000
 _DISK = "64k"
 
 
-def attacks() -> list[Attack]:
-    """Admissions fail in one line each, nothing answered is lost, and room mends it."""
-    found = [Attack("file-size", "no file may grow beyond 8 kB", partial(_run, False))]
-    if os.geteuid() == 0:
-        found.append(Attack("disk-full", f"a disk of {_DISK}B runs full", partial(_run, True)))
-    return found
-
-
 def _run(has_disk: bool) -> Outcome:
     with (
-        directory() as place,
+        short_directory() as place,
         _disk(place if has_disk else None),
-        Helper("tools.attack.node", place, json.dumps({})) as node,
-        Helper("tools.attack.good", Target(place).plugin_dir, _DEVICES, 0) as good,
+        HelperProcess("tools.attack.node", place, json.dumps({})) as node,
+        plugin_process(Target(place).plugin_dir, _DEVICES) as good,
     ):
         good.ask("register")
         node.ask("wait", RESOURCE, _DEVICES, 20.0)
         with Watch(node.process.pid) as watch:
             slowest, problems = _fill(node, Target(place), has_disk)
-    return Outcome(
-        admission=slowest,
-        memory=watch.peak.memory - watch.before.memory,
-        threads=watch.peak.threads - watch.before.threads,
-        descriptors=watch.peak.descriptors - watch.before.descriptors,
-        problems=tuple(problems),
-    )
+    return Outcome.measured(watch.peak - watch.before, admission=slowest, problems=tuple(problems))
 
 
 @contextmanager
@@ -66,7 +51,7 @@ def _disk(place: Path | None) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def _fill(node: Helper, target: Target, has_disk: bool) -> tuple[float, list[str]]:
+def _fill(node: HelperProcess, target: Target, has_disk: bool) -> tuple[float, list[str]]:
     """Admit until that fails; make room; admit again. The slowest, and what is wrong."""
     process = psutil.Process(node.process.pid)
     if not has_disk:
@@ -86,7 +71,7 @@ def _fill(node: Helper, target: Target, has_disk: bool) -> tuple[float, list[str
     return max(slowest, slower), [*problems, *(f"rejection: {text}" for text in wrong[:1])]
 
 
-def _admit(node: Helper, numbers: range) -> tuple[dict[str, list[str]], list[str], float]:
+def _admit(node: HelperProcess, numbers: range) -> tuple[dict[str, list[str]], list[str], float]:
     """Pods to devices, rejections, the slowest in s; ten rejections are enough."""
     held: dict[str, list[str]] = {}
     rejections: list[str] = []
@@ -110,3 +95,9 @@ def _on_disk(target: Target) -> dict[str, list[str]]:
         entry.pod_uid: sorted(id_ for ids in (entry.device_ids or {}).values() for id_ in ids or ())
         for entry in entries
     }
+
+
+attack("file-size", "no file may grow beyond 8 kB")(partial(_run, False))
+if os.geteuid() == 0:
+    # Only root can mount a file system.
+    attack("disk-full", f"a disk of {_DISK}B runs full")(partial(_run, True))

@@ -11,31 +11,13 @@ import grpc
 
 from tools.attack.beside import HOSTILE, beside
 from tools.attack.messages import LIMIT, cut, device, field, filled, node
-from tools.attack.model import Attack, Limits, Target
+from tools.attack.model import Limits, Target
 from tools.attack.plugins import HostilePlugin, Lists, register
 
 _SECONDS = 6.0
 _MOST = Limits(registration=3.0, admission=3.0, memory=300.0, kept=250.0)
 """A list of 4 MiB may have hundreds of thousands of devices: they are held, and to read them
 takes a processor for a while."""
-
-
-def attacks() -> list[Attack]:
-    """One list each, of up to 4 MiB, then floods of lists."""
-    return [
-        *(_single(name, about, build) for name, (about, build) in WORST.items()),
-        beside("list-flood", "lists of 100 devices as fast as they go", _flood(_small), Limits()),
-        beside("list-flood-large", "lists of 4 MiB as fast as they go", _flood(_large), _MOST),
-        beside(
-            "list-gzip",
-            "lists of 512 MB, 0.5 MB after gzip",
-            partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip),
-        ),
-    ]
-
-
-def _single(name: str, about: str, build: Callable[[], bytes]) -> Attack:
-    return beside(name, about, partial(_offer, lists=lambda: iter([build()])), _MOST)
 
 
 def _offer(target: Target, lists: Lists, compression: grpc.Compression | None = None) -> None:
@@ -118,3 +100,49 @@ def _large() -> Iterator[bytes]:
 def _bomb() -> Iterator[bytes]:
     for _ in range(4):
         yield bytes(512_000_000)
+
+
+def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
+    beside(name, about, _MOST)(partial(_offer, lists=lambda: iter([build()])))
+
+
+for _name, (_about, _build) in WORST.items():
+    _register_single(_name, _about, _build)
+beside("list-flood", "lists of 100 devices as fast as they go")(_flood(_small))
+beside("list-flood-large", "lists of 4 MiB as fast as they go", _MOST)(_flood(_large))
+beside("list-gzip", "lists of 512 MB, 0.5 MB after gzip")(
+    partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip)
+)
+
+
+_PODS = 40
+_ANSWER_SECONDS = 20.0
+_ANSWERS = Limits(memory=600.0, kept=400.0)
+
+
+def _offer_answers(target: Target, size: int) -> None:
+    answer = field(1, _variable(b"BIG", b"x" * size) if size else _variables())
+    lists = [b"".join(device(b"%d" % number) for number in range(_PODS))]
+    socket = target.plugin_dir / "hostile.sock"
+    with HostilePlugin(socket, lambda: iter(lists), allocate=lambda: answer):
+        register(target, socket.name, HOSTILE)
+        time.sleep(_ANSWER_SECONDS)
+
+
+def _variable(name: bytes, value: bytes) -> bytes:
+    return field(1, field(1, name) + field(2, value))
+
+
+def _variables() -> bytes:
+    return b"".join(_variable(b"N%d" % number, b"") for number in range(100_000))
+
+
+beside(
+    "answers-4mb", f"Allocate answers {_PODS} pods with almost 4 MiB each", _ANSWERS, pods=_PODS
+)(partial(_offer_answers, size=LIMIT - 4096))
+beside(
+    "answers-envs",
+    f"Allocate answers {_PODS} pods with 100,000 variables each",
+    _ANSWERS,
+    pods=_PODS,
+)(partial(_offer_answers, size=0))

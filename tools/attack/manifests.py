@@ -13,26 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from devicemanager.testing import pod_manifest
-from tools.attack.beside import HOSTILE, directory
+from tools.attack.beside import HOSTILE
 from tools.attack.messages import device
-from tools.attack.model import Attack, Limits, Outcome, Target
+from tools.attack.model import Limits, Outcome, Target, attack
 from tools.attack.plugins import HostilePlugin, register
 from tools.attack.running import Running, running
-from tools.attack.watch import Watch
+from tools.harness.process import short_directory
+from tools.harness.usage import Watch
 
 _RESOURCE: Final = "simulated.example.com/device"
 _TIMEOUT: Final = 60.0
 _LIMITS: Final = Limits(start=5.0, memory=200.0, threads=200, descriptors=200)
-
-
-def attacks() -> list[Attack]:
-    """A good manifest beside a bad one must be admitted: ``start`` is when it was."""
-    found = [
-        Attack(f"manifest-{name}", about, partial(_beside_bad, make), _LIMITS)
-        for name, about, make in _BAD
-    ]
-    hung = Attack("manifest-hung", "Allocate of one pod never answers", _beside_hung, _LIMITS)
-    return [*found, hung]
 
 
 def bomb() -> str:
@@ -74,7 +65,7 @@ def _write(path: Path, resource: str) -> None:
 
 
 def _beside_bad(make: Callable[[Path], object]) -> Outcome:
-    with directory() as root:
+    with short_directory() as root:
         manifests = root / "manifests"
         manifests.mkdir()
         make(manifests / "a-bad.yaml")
@@ -85,9 +76,10 @@ def _beside_bad(make: Callable[[Path], object]) -> Outcome:
         return _outcome(watch, seconds, problems)
 
 
+@attack("manifest-hung", "Allocate of one pod never answers", _LIMITS)
 def _beside_hung() -> Outcome:
     """A pod that hangs, then one that does not, then the end of that one."""
-    with directory() as root:
+    with short_directory() as root:
         target, manifests = Target(root / "k"), root / "manifests"
         manifests.mkdir()
         with _command(target.root, manifests) as command, Watch(command.process.pid) as watch:
@@ -134,10 +126,12 @@ def _admitted(command: Running) -> list[str]:
 
 
 def _outcome(watch: Watch, seconds: float | None, problems: Iterable[str]) -> Outcome:
-    return Outcome(
+    return Outcome.measured(
+        watch.peak,
         start=_TIMEOUT if seconds is None else seconds,
-        memory=watch.peak.memory,
-        threads=watch.peak.threads,
-        descriptors=watch.peak.descriptors,
         problems=tuple(problems),
     )
+
+
+for _name, _about, _make in _BAD:
+    attack(f"manifest-{_name}", _about, _LIMITS)(partial(_beside_bad, _make))

@@ -14,13 +14,13 @@ import grpc
 
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
-from tools.attack.beside import HOSTILE, directory
+from tools.attack.beside import HOSTILE, good_registration
 from tools.attack.messages import device
-from tools.attack.model import Attack, Limits, Outcome, Target
+from tools.attack.model import Limits, Outcome, Target, attack
 from tools.attack.plugins import HostilePlugin, channel, register
-from tools.attack.requests import Helper, RequestFailed
 from tools.attack.running import Running, running
-from tools.attack.watch import Watch
+from tools.harness.process import short_directory
+from tools.harness.usage import Watch
 
 _TIMEOUT = 30.0
 _EVENTS = 5000
@@ -38,35 +38,24 @@ with MockKubelet() as kubelet:
 """
 
 
-def attacks() -> list[Attack]:
-    """What leaves the process."""
-    return [
-        Attack(
-            "output-unread",
-            f"nobody reads what run prints, of {_EVENTS} rejected registrations",
-            _unread,
-            Limits(memory=200.0, threads=200, descriptors=200),
-        ),
-        Attack("escape-sequences", "device ids and names that clear a terminal", _escape),
-        Attack("fork-exit", "a forked child of a test ends with sys.exit", _fork),
-    ]
-
-
+@attack(
+    "output-unread",
+    f"nobody reads what run prints, of {_EVENTS} rejected registrations",
+    Limits(memory=200.0, threads=200, descriptors=200),
+)
 def _unread() -> Outcome:
-    with directory() as root, running(root, reads=False) as command:
+    with short_directory() as root, running(root, reads=False) as command:
         target = Target(root)
         _served(target)
         with Watch(command.process.pid) as watch:
             rejected = _rejected(target)
-            seconds, problems = _register(target)
+            seconds, problems = good_registration(root, 10.0)
             problems += command.end()
         if rejected < _EVENTS:
             problems.append(f"after {rejected} registrations none was answered any more")
-        return Outcome(
+        return Outcome.measured(
+            watch.peak,
             registration=seconds,
-            memory=watch.peak.memory,
-            threads=watch.peak.threads,
-            descriptors=watch.peak.descriptors,
             problems=tuple(problems),
         )
 
@@ -92,20 +81,10 @@ def _rejected(target: Target) -> int:
     return _EVENTS
 
 
-def _register(target: Target) -> tuple[float, list[str]]:
-    with Helper("tools.attack.good", target.plugin_dir, 8, 0) as good:
-        begin = time.monotonic()
-        try:
-            good.ask("register", timeout=10.0)
-            problems = []
-        except RequestFailed as error:
-            problems = [f"a good registration failed: {error}"]
-        return time.monotonic() - begin, problems
-
-
+@attack("escape-sequences", "device ids and names that clear a terminal")
 def _escape() -> Outcome:
     name = f"d{_ESCAPE}[2J{_ESCAPE}]0;owned\x07\x9b"
-    with directory() as root, running(root) as command:
+    with short_directory() as root, running(root) as command:
         target = Target(root)
         command.until(partial(_has_said, command, "ready"), _TIMEOUT)
         socket = target.plugin_dir / "hostile.sock"
@@ -128,6 +107,7 @@ def _has_said(command: Running, word: str) -> bool:
     return any(word in line for line in list(command.lines))
 
 
+@attack("fork-exit", "a forked child of a test ends with sys.exit")
 def _fork() -> Outcome:
     command = [sys.executable, "-c", _FORK]
     with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True) as parent:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import attrs
 
-from tools.attack.beside import directory
-from tools.attack.model import Attack, Limits, Outcome, Target
-from tools.attack.requests import Helper, RequestFailed
+from tools.attack.beside import good_registration
+from tools.attack.model import Limits, Outcome, Target, attack
 from tools.attack.running import Running, running
-from tools.attack.watch import Watch
+from tools.harness.process import short_directory
+from tools.harness.usage import Watch
 
 _TIMEOUT = 90.0
 _WHOLE = Limits(memory=200.0, threads=200, descriptors=200)
@@ -42,17 +42,8 @@ class Start:
     root: str = "root"
 
 
-def attacks() -> list[Attack]:
-    """Each starts the command in a directory that was prepared."""
-    return [_attack(name, about, start) for name, about, start in _STARTS]
-
-
-def _attack(name: str, about: str, start: Start) -> Attack:
-    return Attack(name, about, partial(_run, start), _WHOLE)
-
-
 def _run(start: Start) -> Outcome:
-    with directory() as place:
+    with short_directory() as place:
         root, outside = place / "root", place / "outside"
         root.mkdir(mode=0o755)
         outside.mkdir(mode=0o755)
@@ -64,14 +55,12 @@ def _run(start: Start) -> Outcome:
                 problems += start.check(root, outside)
                 registration = None
                 if command.process.poll() is None and seconds is not None:
-                    registration, more = _register(place / start.root)
+                    registration, more = good_registration(place / start.root, _TIMEOUT)
                     problems += [*more, *command.end(), *command.noise()]
-            return Outcome(
+            return Outcome.measured(
+                watch.peak,
                 registration=registration,
                 start=seconds if seconds is not None else _TIMEOUT,
-                memory=watch.peak.memory,
-                threads=watch.peak.threads,
-                descriptors=watch.peak.descriptors,
                 problems=tuple(problems),
             )
 
@@ -92,14 +81,6 @@ def _judged(start: Start, command: Running, seconds: float | None) -> Iterator[s
 
 def _last(command: Running) -> str:
     return (command.errors or ["no word"])[-1].strip()[:300] + f" ({command.process.poll()})"
-
-
-def _register(root: Path) -> tuple[float | None, list[str]]:
-    with Helper("tools.attack.good", Target(root).plugin_dir, 8, 0) as good:
-        try:
-            return good.ask("register", timeout=_TIMEOUT).seconds, []
-        except RequestFailed as error:
-            return None, [f"a good registration failed: {error}"]
 
 
 # -- links and other people's directories ----------------------------------------------
@@ -241,3 +222,6 @@ _STARTS: Iterable[tuple[str, str, Start]] = (
     ("memory-200", "ulimit -v 200000", _few("ulimit -v 200000", "memory")),
     ("memory-120", "ulimit -v 120000", _few("ulimit -v 120000", "memory")),
 )  # fmt: skip
+
+for _name, _about, _start in _STARTS:
+    attack(_name, _about, _WHOLE)(partial(_run, _start))
