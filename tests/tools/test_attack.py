@@ -8,7 +8,7 @@ import pytest
 
 from protos import deviceplugin_v1beta1 as dp
 from tools.attack import __main__ as command
-from tools.attack import http2, messages
+from tools.attack import http2, plugins
 from tools.attack.beside import beside
 from tools.attack.model import ATTACKS, FIGURES, Attack, Limits, Outcome, Target, broken
 from tools.attack.registry import attacks
@@ -144,15 +144,15 @@ def test_failing_attacker_is_a_problem():
 
 
 def test_device_bytes_are_readable_by_protobuf():
-    made = messages.device(b"d", [0, 300, -1, 1 << 62]) + messages.device(b"e")
+    made = plugins.device(b"d", [0, 300, -1, 1 << 62]) + plugins.device(b"e")
     parsed = dp.ListAndWatchResponse.FromString(made)
     nodes = [dp.NUMANode(ID=number) for number in (0, 300, -1, 1 << 62)]
     assert list(parsed.devices) == [
         dp.Device(ID="d", health="Healthy", topology=dp.TopologyInfo(nodes=nodes)),
         dp.Device(ID="e", health="Healthy"),
     ]
-    assert messages.filled(b"abc", 10) == b"abcabcabc"
-    assert messages.cut([b"abc", b"de", b"f"], 4) == b"abc"
+    assert plugins.filled(b"abc", 10) == b"abcabcabc"
+    assert plugins.cut([b"abc", b"de", b"f"], 4) == b"abc"
 
 
 def test_kubelet_answers_a_call_of_raw_frames():

@@ -13,6 +13,6 @@ In:  the modules named in ``registry``; each registers its attacks when it is im
 Out: for each attack an ``Outcome`` with the worst times, the peak of memory, threads and
      descriptors, and broken promises. ``model.broken`` compares it with the attack's limits.
 
-The attacker is a process of its own with lower priority, because the attack is on the kubelet
+The attacker is a separate process with lower priority, because the attack is on the kubelet
 and not on the CPUs of the machine. To read one attack, find its name, then read ``beside``.
 """

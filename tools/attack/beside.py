@@ -1,4 +1,4 @@
-"""An attacker in a process of its own, beside a good plugin that is probed.
+"""Run an attacker in a separate process, beside a good plugin that is probed.
 
 ``python -m tools.attack.beside NAME ROOT`` is the attacker.
 """
@@ -188,7 +188,7 @@ def _attacked(name: str, scene: Scene, root: Path, node: HelperProcess) -> list[
 
 
 def _admit(node: HelperProcess, pods: int, limit: float) -> None:
-    """Admit pods of the attacker's plugin, one after the other. Rejections are no problem."""
+    """Admit pods of the attacker's plugin, one after the other. A rejection is not a problem."""
     node.ask("wait", HOSTILE, pods, 60.0, timeout=70.0)
     for number in range(pods):
         if (rest := limit - time.monotonic()) <= 0:

@@ -1,4 +1,8 @@
-"""Connections: half open, torn, without number, with too much on them."""
+"""Attack the connections of gRPC: half-open, reset, too many, or with too much on them.
+
+The last three attacks are on PodResources: clients that send requests and do not read. Only there
+can a response be large without a hostile plugin.
+"""
 
 from __future__ import annotations
 
@@ -44,29 +48,29 @@ def _half_open(target: Target) -> None:
 
 
 @beside(
-    "rst-storm", "400,000 calls that are taken back at once", Limits(registration=3.0, kept=100.0)
+    "rst-storm", "400,000 calls that are cancelled at once", Limits(registration=3.0, kept=100.0)
 )
 def _rst_storm(target: Target) -> None:
     for path, method in _sockets(target):
         for _ in range(20):
             with contextlib.suppress(OSError):
-                _torn_calls(path, method)
+                _cancelled_calls(path, method)
 
 
-def _torn_calls(path: Path, method: str) -> None:
+def _cancelled_calls(path: Path, method: str) -> None:
     with http2.connect(path, http2.PREFACE + http2.settings()) as connection:
         for start in range(1, 20_000, 1000):
-            torn = (
+            calls = (
                 http2.request_headers(stream, method)
                 + http2.frame(http2.RST_STREAM, stream, http2.CANCEL)
                 for stream in range(start, start + 1000, 2)
             )
-            connection.sendall(b"".join(torn))
+            connection.sendall(b"".join(calls))
 
 
 @beside("metadata-flood", "2,000 calls with 1 MB of metadata")
 def _metadata(target: Target) -> None:
-    """On one connection after the other, since each is closed for it."""
+    # The server closes each connection for that, so every call has a new one.
     metadata = tuple((f"key-{number}", "x" * 1000) for number in range(1000))
 
     def one(_: int) -> None:
@@ -80,7 +84,7 @@ def _metadata(target: Target) -> None:
 
 @beside(
     "clients-1000",
-    f"{_CLIENTS} clients that stay, with 3 calls each",
+    f"{_CLIENTS} clients that stay connected, with 3 calls each",
     Limits(kept=100.0, descriptors=_CLIENTS + 100),
 )
 def _clients(target: Target) -> None:
@@ -97,7 +101,7 @@ def _clients(target: Target) -> None:
 
 @beside(
     "connections-flood",
-    f"{_FLOOD} connections to each socket that greet, say nothing more and come again",
+    f"{_FLOOD} connections to each socket that send only the preface, five times",
     Limits(memory=250.0, kept=250.0, descriptors=2 * _FLOOD + 100),
 )
 def _flood(target: Target) -> None:
@@ -111,7 +115,7 @@ def _flood(target: Target) -> None:
             time.sleep(1)
 
 
-@beside("garbage", "400 connections of no HTTP/2", Limits(descriptors=30))
+@beside("garbage", "400 connections that do not use HTTP/2", Limits(descriptors=30))
 def _garbage(target: Target) -> None:
     for path, _ in _sockets(target):
         http2.send_garbage(path)
@@ -120,9 +124,9 @@ def _garbage(target: Target) -> None:
 _READERS, _CALLS = 60, 20
 _METHODS = ("/v1.PodResourcesLister/GetAllocatableResources", "/v1.PodResourcesLister/List")
 _DEVICES, _ID_LENGTH = 10_000, 100
-# 64 MiB may wait, and as many calls at once make their answers.
+# The kubelet lets up to 64 MiB of responses wait, and computes some more at the same time.
 _UNREAD_LIMITS = Limits(memory=250.0, kept=150.0, descriptors=_READERS + 100)
-_LARGE_ANSWERS = {"devices": _DEVICES, "id_length": _ID_LENGTH}
+_LARGE_RESPONSES = {"devices": _DEVICES, "id_length": _ID_LENGTH}
 
 
 def _calls(first: int) -> bytes:
@@ -131,7 +135,6 @@ def _calls(first: int) -> bytes:
 
 
 def _unread(target: Target, window: int) -> None:
-    """Ask, stay a while, and go."""
     first = http2.PREFACE + http2.settings(window=window) + _calls(1)
     with contextlib.ExitStack() as stack:
         for _ in range(_READERS):
@@ -141,11 +144,11 @@ def _unread(target: Target, window: int) -> None:
 
 @beside(
     "list-flood-clients",
-    f"{_READERS} clients that ask as fast as they can, within the rate limit or not",
+    f"{_READERS} clients that call as fast as they can, ignoring the rate limit",
     _UNREAD_LIMITS,
-    **_LARGE_ANSWERS,
+    **_LARGE_RESPONSES,
 )
-def _ask(target: Target) -> None:
+def _call_fast(target: Target) -> None:
     with contextlib.ExitStack() as stack:
         connections = [
             stack.enter_context(
@@ -168,15 +171,15 @@ def _ask(target: Target) -> None:
 
 beside(
     "list-unread",
-    f"{_READERS} clients x {_CALLS} calls for 1.1 MB, which open no window to send it",
+    f"{_READERS} clients x {_CALLS} calls for 1.1 MB, with a flow control window of 0",
     _UNREAD_LIMITS,
     settings={"pod_resources_qps": None},
-    **_LARGE_ANSWERS,
+    **_LARGE_RESPONSES,
 )(partial(_unread, window=0))
 beside(
     "list-unread-socket",
-    f"{_READERS} clients x {_CALLS} calls for 1.1 MB, whose sockets fill up",
+    f"{_READERS} clients x {_CALLS} calls for 1.1 MB, with full sockets",
     _UNREAD_LIMITS,
     settings={"pod_resources_qps": None},
-    **_LARGE_ANSWERS,
+    **_LARGE_RESPONSES,
 )(partial(_unread, window=(1 << 31) - 1))

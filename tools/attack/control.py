@@ -1,4 +1,8 @@
-"""The control API: clients without number, slow ones, ones that never read."""
+"""Attack the control API and HTTP: too many clients, slow clients, clients that never read.
+
+The good plugin does not use these servers. So its times show whether an overloaded server slows
+down the rest of the kubelet.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,20 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from tools.attack import http2
 from tools.attack.beside import HOSTILE, beside
-from tools.attack.messages import cut, device
 from tools.attack.model import Limits, Target
-from tools.attack.plugins import HostilePlugin, register
+from tools.attack.plugins import HostilePlugin, cut, device, register
 
 _SECONDS = 8.0
 _CLIENTS = 1000
 _BODY = 4 << 20
+_control = partial(beside, serves="control")
+_http = partial(beside, serves="http")
 _LARGE = Limits(registration=3.0, admission=3.0, memory=400.0, kept=300.0, descriptors=300)
 _MANY = Limits(descriptors=_CLIENTS + 100)
 
@@ -39,12 +45,12 @@ def _stay(target: Target, clients: int, first: bytes) -> None:
         time.sleep(_SECONDS)
 
 
-@beside("control-silent", f"{_CLIENTS} clients that say nothing", _MANY, serves="control")
+@_control("control-silent", f"{_CLIENTS} clients that send nothing", _MANY)
 def _silent(target: Target) -> None:
     _stay(target, _CLIENTS, b"")
 
 
-@beside("control-slow", f"{_CLIENTS} clients that say one letter a second", _MANY, serves="control")
+@_control("control-slow", f"{_CLIENTS} clients that send one byte a second", _MANY)
 def _slow(target: Target) -> None:
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(http2.connect(target.control)) for _ in range(_CLIENTS)]
@@ -55,41 +61,47 @@ def _slow(target: Target) -> None:
             time.sleep(1)
 
 
-@beside(
+@_control(
     "control-bodies",
-    f"100 clients with {_BODY} bytes of a body each, of which the last never comes",
+    f"100 clients with {_BODY} bytes of a body each, without the last byte",
     Limits(memory=250.0, kept=200.0, descriptors=200),
-    serves="control",
 )
 def _bodies(target: Target) -> None:
     _stay(target, 100, _request("POST", "/v1/pods", b"x" * (_BODY - 1), length=_BODY))
 
 
-@beside(
-    "control-waits", f"{_CLIENTS} clients that wait for what never happens", _MANY, serves="control"
+@_control(
+    "control-waits",
+    f"{_CLIENTS} clients that wait for an event that never happens",
+    _MANY,
 )
 def _waits(target: Target) -> None:
     body = json.dumps({"kinds": ["stopped"], "timeout": 60}).encode()
     _stay(target, _CLIENTS, _request("POST", "/v1/waits/event", body))
 
 
-@beside("control-unread", "100 clients that read no event and no call", _LARGE, serves="control")
+@_control(
+    "control-unread",
+    "100 clients that follow events and calls, and do not read",
+    _LARGE,
+)
 def _unread(target: Target) -> None:
     with _large_lists(target):
-        asked = _request("GET", "/v1/events?follow=true") + _request("GET", "/v1/calls?follow=true")
-        _stay(target, 100, asked)
+        request = _request("GET", "/v1/events?follow=true") + _request(
+            "GET", "/v1/calls?follow=true"
+        )
+        _stay(target, 100, request)
 
 
-@beside(
+@_control(
     "control-calls",
     "20 clients that read the calls of a plugin with large lists",
     _LARGE,
-    serves="control",
 )
 def _calls(target: Target) -> None:
     with _large_lists(target), contextlib.ExitStack() as stack:
-        asked = _request("GET", "/v1/calls")
-        clients = [stack.enter_context(http2.connect(target.control, asked)) for _ in range(20)]
+        request = _request("GET", "/v1/calls")
+        clients = [stack.enter_context(http2.connect(target.control, request)) for _ in range(20)]
         end = time.monotonic() + _SECONDS
         for client in clients:
             client.settimeout(1.0)
@@ -98,14 +110,18 @@ def _calls(target: Target) -> None:
                     pass
 
 
-@beside("control-garbage", "200 connections of no HTTP", Limits(descriptors=30), serves="control")
+@_control(
+    "control-garbage",
+    "200 connections that do not use HTTP",
+    Limits(descriptors=30),
+)
 def _garbage(target: Target) -> None:
     http2.send_garbage(target.control)
 
 
 @contextlib.contextmanager
 def _large_lists(target: Target) -> Iterator[None]:
-    """A plugin that has sent four lists of 3 MiB, each another one."""
+    """Register a plugin that sends four different lists of 3 MiB."""
     socket = target.plugin_dir / "hostile.sock"
     with HostilePlugin(socket, lambda: map(_list, range(4))) as plugin:
         register(target, socket.name, HOSTILE)
@@ -122,25 +138,25 @@ _PODS_LIMITS = Limits(registration=3.0, admission=3.0, memory=250.0, kept=200.0,
 _PAGES = Limits(memory=200.0, kept=150.0, descriptors=_CLIENTS + 100)
 
 
-def _asked(path: str) -> bytes:
+def _get(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
-@beside("http-pages", f"{_CLIENTS} live pages that are open", _PAGES, serves="http")
+@_http("http-pages", f"{_CLIENTS} open live pages", _PAGES)
 def _pages(target: Target) -> None:
-    _stay(target, _CLIENTS, _asked("/page/stream"))
+    _stay(target, _CLIENTS, _get("/page/stream"))
 
 
-@beside(
-    "http-unread", "100 clients that ask for /pods, and read nothing", _PODS_LIMITS, serves="http"
-)
+@_http("http-unread", "100 clients that request /pods, and do not read", _PODS_LIMITS)
 def _unread_pods(target: Target) -> None:
     _fill(target)
-    _stay(target, 100, _asked("/pods") * 50)
+    _stay(target, 100, _get("/pods") * 50)
 
 
-@beside(
-    "http-flood", "20 clients that read /pods and /metrics without end", _PODS_LIMITS, serves="http"
+@_http(
+    "http-flood",
+    "20 clients that read /pods and /metrics as fast as they can",
+    _PODS_LIMITS,
 )
 def _flood(target: Target) -> None:
     _fill(target)
@@ -163,7 +179,7 @@ def _read(path: Path, end: float) -> None:
 
 
 def _fill(target: Target) -> None:
-    """Pods that ask for nothing."""
+    """Create pods without devices, so that responses are large."""
     client = _Client(target.control)
     for number in range(_PODS):
         metadata = {"name": f"attack-{number}", "namespace": "default"}
@@ -174,7 +190,7 @@ def _fill(target: Target) -> None:
 
 
 class _Client(http.client.HTTPConnection):
-    """Over a unix socket."""
+    """A client on a unix socket."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=20)

@@ -1,4 +1,4 @@
-"""Device lists: too many, too long, or made to be slow."""
+"""Attack with device lists and Allocate responses: too many, too large, or slow to read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ from functools import partial
 import grpc
 
 from tools.attack.beside import HOSTILE, beside
-from tools.attack.messages import LIMIT, cut, device, field, filled, node
 from tools.attack.model import Limits, Target
-from tools.attack.plugins import HostilePlugin, Lists, register
+from tools.attack.plugins import (
+    LIMIT,
+    HostilePlugin,
+    Lists,
+    cut,
+    device,
+    field,
+    filled,
+    node,
+    register,
+)
 
 _SECONDS = 6.0
 _MOST = Limits(registration=3.0, admission=3.0, memory=300.0, kept=250.0)
-"""A list of 4 MiB may have hundreds of thousands of devices: they are held, and to read them
-takes a processor for a while."""
+"""A list of 4 MiB can have hundreds of thousands of devices. The kubelet must store them, and
+reading them uses a CPU for a while."""
 
 
 def _offer(target: Target, lists: Lists, compression: grpc.Compression | None = None) -> None:
-    """Register a plugin with these lists, and stay until they had time to take effect."""
+    """Register a plugin with these lists, and wait until they can have had an effect."""
     socket = target.plugin_dir / "hostile.sock"
     with HostilePlugin(socket, lists, compression=compression) as plugin:
         register(target, socket.name, HOSTILE)
@@ -37,7 +46,7 @@ def _numa(count: int) -> bytes:
 
 
 def _many_nodes() -> bytes:
-    """Devices with many nodes each, none of them the same."""
+    """Return devices with many NUMA nodes each, all different."""
     numbers = itertools.count()
     return cut(device(b"%d" % each, itertools.islice(numbers, 100)) for each in range(LIMIT))
 
@@ -71,7 +80,7 @@ WORST: Mapping[str, tuple[str, Callable[[], bytes]]] = {
     "list-duplicates": ("800,000 devices of one id", partial(filled, _SAME)),
     "list-distinct": ("4 MiB of devices with the shortest ids", _distinct),
 }
-"""Single lists of up to 4 MiB: what is special about each, and how it is built."""
+"""Single lists of up to 4 MiB: description, and function that builds the list."""
 
 
 # -- floods ----------------------------------------------------------------------------
@@ -108,8 +117,8 @@ def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
 
 for _name, (_about, _build) in WORST.items():
     _register_single(_name, _about, _build)
-beside("list-flood", "lists of 100 devices as fast as they go")(_flood(_small))
-beside("list-flood-large", "lists of 4 MiB as fast as they go", _MOST)(_flood(_large))
+beside("list-flood", "lists of 100 devices as fast as possible")(_flood(_small))
+beside("list-flood-large", "lists of 4 MiB as fast as possible", _MOST)(_flood(_large))
 beside("list-gzip", "lists of 512 MB, 0.5 MB after gzip")(
     partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip)
 )

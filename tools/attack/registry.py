@@ -1,19 +1,11 @@
-"""Import all attacks, in the order of the table."""
+"""Import all attacks. The order of imports is the order of the table."""
 
 from __future__ import annotations
 
-from tools.attack import (  # noqa: F401
-    cdi,
-    connections,
-    control,
-    disk,
-    lists,
-    manifests,
-    output,
-    registrations,
-    starts,
-)
+from tools.attack import connections, control, disk, files, lists, output, registrations, starts
 from tools.attack.model import ATTACKS, Attack
+
+MODULES = connections, control, disk, files, lists, output, registrations, starts
 
 
 def attacks() -> list[Attack]:

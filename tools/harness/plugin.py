@@ -34,6 +34,9 @@ _TIMEOUT: Final = 120.0
 _RETRY: Final = 0.02
 _GRACE: Final = 5.0
 
+Context = grpc.ServicerContext
+_List = dp.ListAndWatchResponse
+
 
 def plugin_process(
     directory: Path, devices: int, id_length: int = 0, nodes: int = 0
@@ -51,7 +54,7 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
     ) -> None:
         self._directory = directory
         self._resource = resource
-        self._list = dp.ListAndWatchResponse()
+        self._list = _List()
         share = -(-devices // max(nodes, 1))
         for number in range(devices):
             id_ = f"device-{number:05}".ljust(id_length, "x")
@@ -123,19 +126,16 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
         if not self._listed.acquire(timeout=_TIMEOUT):
             raise RuntimeError("the kubelet did not ask for the device list")
 
-    def GetInfo(self, request: pr.InfoRequest, context: grpc.ServicerContext) -> pr.PluginInfo:
-        return pr.PluginInfo(
-            type="DevicePlugin", name=self._resource, supported_versions=["v1beta1"]
-        )
+    def GetInfo(self, request: pr.InfoRequest, context: Context) -> pr.PluginInfo:
+        versions = ["v1beta1"]
+        return pr.PluginInfo(type="DevicePlugin", name=self._resource, supported_versions=versions)
 
     def NotifyRegistrationStatus(
-        self, request: pr.RegistrationStatus, context: grpc.ServicerContext
+        self, request: pr.RegistrationStatus, context: Context
     ) -> pr.RegistrationStatusResponse:
         return pr.RegistrationStatusResponse()
 
-    def ListAndWatch(
-        self, request: dp.Empty, context: grpc.ServicerContext
-    ) -> Iterator[dp.ListAndWatchResponse]:
+    def ListAndWatch(self, request: dp.Empty, context: Context) -> Iterator[_List]:
         ended = threading.Event()
         # False: the kubelet has already ended this stream.
         if context.add_callback(ended.set):
@@ -145,23 +145,18 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
             ended.wait()
             self._streams.discard(ended)
 
-    def GetDevicePluginOptions(
-        self, request: dp.Empty, context: grpc.ServicerContext
-    ) -> dp.DevicePluginOptions:
+    def GetDevicePluginOptions(self, request: dp.Empty, context: Context) -> dp.DevicePluginOptions:
         return dp.DevicePluginOptions(pre_start_required=True)
 
-    def Allocate(
-        self, request: dp.AllocateRequest, context: grpc.ServicerContext
-    ) -> dp.AllocateResponse:
-        return dp.AllocateResponse(
-            container_responses=[
-                dp.ContainerAllocateResponse(envs={"DEVICES": ",".join(each.devices_ids)})
-                for each in request.container_requests
-            ]
-        )
+    def Allocate(self, request: dp.AllocateRequest, context: Context) -> dp.AllocateResponse:
+        responses = [
+            dp.ContainerAllocateResponse(envs={"DEVICES": ",".join(each.devices_ids)})
+            for each in request.container_requests
+        ]
+        return dp.AllocateResponse(container_responses=responses)
 
     def PreStartContainer(
-        self, request: dp.PreStartContainerRequest, context: grpc.ServicerContext
+        self, request: dp.PreStartContainerRequest, context: Context
     ) -> dp.PreStartContainerResponse:
         return dp.PreStartContainerResponse()
 

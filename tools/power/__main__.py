@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for level in map(Durability, chosen.level or Durability):
             operations = left = 0
             for seed in range(chosen.seed, chosen.seed + chosen.rounds):
-                run.seed = seed  # of the round that fails
+                run.seed = seed  # the verdict names the round that fails
                 done = recorded(level, chosen.admissions, seed)
                 operations += len(done.operations)
                 left += check(level, done.start, done.operations, Confirmed())
