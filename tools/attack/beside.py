@@ -21,12 +21,11 @@ import attrs
 import psutil
 
 from tools.attack.model import Hostile, Limits, Outcome, Target, attack
+from tools.attack.plugins import HOSTILE
 from tools.harness.plugin import RESOURCE, plugin_process
 from tools.harness.process import HelperProcess, RequestFailed, exit_now, short_directory
 from tools.harness.usage import Watch
 
-HOSTILE = "hostile.example.com/device"
-"""The resource of the attacker's plugin."""
 _DEVICES = 8
 _NICE = "10"
 _AFTERWARDS = 2.0

@@ -42,6 +42,7 @@ def _half_open(target: Target) -> None:
     with contextlib.ExitStack() as stack:
         for path, _ in _sockets(target):
             for number in range(_HALF):
+                # A different length each, because a reader can block at any byte.
                 first = (http2.PREFACE + http2.settings())[: 1 + number % 30]
                 stack.enter_context(http2.connect(path, first))
         time.sleep(5)
@@ -51,6 +52,7 @@ def _half_open(target: Target) -> None:
     "rst-storm", "400,000 calls that are cancelled at once", Limits(registration=3.0, kept=100.0)
 )
 def _rst_storm(target: Target) -> None:
+    # HTTP/2 rapid reset (CVE-2023-44487): a call costs the client almost nothing.
     for path, method in _sockets(target):
         for _ in range(20):
             with contextlib.suppress(OSError):
@@ -89,10 +91,7 @@ def _metadata(target: Target) -> None:
 )
 def _clients(target: Target) -> None:
     first = http2.PREFACE + http2.settings() + http2.call(1, _REGISTER, _BAD_VERSION)
-    with contextlib.ExitStack() as stack:
-        connections = [
-            stack.enter_context(http2.connect(target.registration, first)) for _ in range(_CLIENTS)
-        ]
+    with http2.connections(target.registration, _CLIENTS, first) as connections:
         for stream in (3, 5):
             for connection in connections:
                 connection.sendall(http2.call(stream, _REGISTER, _BAD_VERSION))
@@ -107,11 +106,10 @@ def _clients(target: Target) -> None:
 def _flood(target: Target) -> None:
     first = http2.PREFACE + http2.settings()
     for _ in range(5):
-        with contextlib.ExitStack() as stack:
-            for path, _method in _sockets(target):
-                for _number in range(_FLOOD):
-                    with contextlib.suppress(OSError):
-                        stack.enter_context(http2.connect(path, first))
+        with (
+            http2.connections(target.registration, _FLOOD, first, may_fail=True),
+            http2.connections(target.pod_resources, _FLOOD, first, may_fail=True),
+        ):
             time.sleep(1)
 
 
@@ -136,9 +134,7 @@ def _calls(first: int) -> bytes:
 
 def _unread(target: Target, window: int) -> None:
     first = http2.PREFACE + http2.settings(window=window) + _calls(1)
-    with contextlib.ExitStack() as stack:
-        for _ in range(_READERS):
-            stack.enter_context(http2.connect(target.pod_resources, first))
+    with http2.connections(target.pod_resources, _READERS, first):
         time.sleep(8)
 
 
@@ -149,16 +145,12 @@ def _unread(target: Target, window: int) -> None:
     **_LARGE_RESPONSES,
 )
 def _call_fast(target: Target) -> None:
-    with contextlib.ExitStack() as stack:
-        connections = [
-            stack.enter_context(
-                http2.connect(target.pod_resources, http2.PREFACE + http2.settings())
-            )
-            for _ in range(_READERS)
-        ]
+    first = http2.PREFACE + http2.settings()
+    with http2.connections(target.pod_resources, _READERS, first) as connections:
         end = time.monotonic() + 6
         for turn in range(10_000):
             for connection in connections:
+                # Responses are discarded, so that the kubelet can always send the next one.
                 connection.setblocking(False)
                 with contextlib.suppress(OSError):
                     while connection.recv(1 << 20):

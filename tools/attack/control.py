@@ -18,10 +18,11 @@ from itertools import count
 from pathlib import Path
 
 from tools.attack import http2
-from tools.attack.beside import HOSTILE, beside
+from tools.attack.beside import beside
 from tools.attack.model import Limits, Target
-from tools.attack.plugins import HostilePlugin, cut, device, register
+from tools.attack.plugins import cut, device, hostile_plugin
 
+# Long enough for several rounds of the probe.
 _SECONDS = 8.0
 _CLIENTS = 1000
 _BODY = 4 << 20
@@ -38,10 +39,7 @@ def _request(method: str, path: str, body: bytes = b"", length: int | None = Non
 
 
 def _stay(target: Target, clients: int, first: bytes) -> None:
-    with contextlib.ExitStack() as stack:
-        for _ in range(clients):
-            with contextlib.suppress(OSError):
-                stack.enter_context(http2.connect(target.control, first))
+    with http2.connections(target.control, clients, first, may_fail=True):
         time.sleep(_SECONDS)
 
 
@@ -52,8 +50,8 @@ def _silent(target: Target) -> None:
 
 @_control("control-slow", f"{_CLIENTS} clients that send one byte a second", _MANY)
 def _slow(target: Target) -> None:
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(http2.connect(target.control)) for _ in range(_CLIENTS)]
+    # A server with one thread per client would run out of threads.
+    with http2.connections(target.control, _CLIENTS) as connections:
         for letter in _request("GET", "/v1/pods")[: int(_SECONDS)]:
             for connection in connections:
                 with contextlib.suppress(OSError):
@@ -67,6 +65,7 @@ def _slow(target: Target) -> None:
     Limits(memory=250.0, kept=200.0, descriptors=200),
 )
 def _bodies(target: Target) -> None:
+    # The server must read all of a body before it can decide, so all of them are in memory.
     _stay(target, 100, _request("POST", "/v1/pods", b"x" * (_BODY - 1), length=_BODY))
 
 
@@ -76,6 +75,7 @@ def _bodies(target: Target) -> None:
     _MANY,
 )
 def _waits(target: Target) -> None:
+    # Longer than the attack: clients disconnect while the server waits for them.
     body = json.dumps({"kinds": ["stopped"], "timeout": 60}).encode()
     _stay(target, _CLIENTS, _request("POST", "/v1/waits/event", body))
 
@@ -86,6 +86,7 @@ def _waits(target: Target) -> None:
     _LARGE,
 )
 def _unread(target: Target) -> None:
+    # The kubelet must neither wait for a client that does not read, nor store everything for it.
     with _large_lists(target):
         request = _request("GET", "/v1/events?follow=true") + _request(
             "GET", "/v1/calls?follow=true"
@@ -99,9 +100,11 @@ def _unread(target: Target) -> None:
     _LARGE,
 )
 def _calls(target: Target) -> None:
-    with _large_lists(target), contextlib.ExitStack() as stack:
-        request = _request("GET", "/v1/calls")
-        clients = [stack.enter_context(http2.connect(target.control, request)) for _ in range(20)]
+    request = _request("GET", "/v1/calls")
+    with (
+        _large_lists(target),
+        http2.connections(target.control, 20, request) as clients,
+    ):
         end = time.monotonic() + _SECONDS
         for client in clients:
             client.settimeout(1.0)
@@ -122,9 +125,7 @@ def _garbage(target: Target) -> None:
 @contextlib.contextmanager
 def _large_lists(target: Target) -> Iterator[None]:
     """Register a plugin that sends four different lists of 3 MiB."""
-    socket = target.plugin_dir / "hostile.sock"
-    with HostilePlugin(socket, lambda: map(_list, range(4))) as plugin:
-        register(target, socket.name, HOSTILE)
+    with hostile_plugin(target, lambda: map(_list, range(4))) as plugin:
         plugin.sent.wait(_SECONDS)
         yield
 

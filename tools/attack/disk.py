@@ -36,6 +36,7 @@ def _run(has_disk: bool) -> Outcome:
     ):
         good.ask("register")
         node.ask("wait", RESOURCE, _DEVICES, 20.0)
+        # From here on the kubelet has all it needs for admissions, so any rise is due to failures.
         with Watch(node.process.pid) as watch:
             slowest, problems = _fill(node, Target(place), has_disk)
     return Outcome.measured(watch.peak - watch.before, admission=slowest, problems=tuple(problems))
@@ -52,6 +53,7 @@ def _disk(place: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
+        # Lazy: the kubelet may still have files open.
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
@@ -87,6 +89,7 @@ def _admit(node: HelperProcess, numbers: range) -> tuple[dict[str, Devices], lis
             answer = node.ask("admit", f"pod-{number}", RESOURCE, 1)
         except RequestFailed as error:
             errors.append(str(error))
+            # Enough to see how the kubelet rejects, and whether it stays consistent.
             if len(errors) == 10:
                 break
         else:

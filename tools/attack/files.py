@@ -1,6 +1,6 @@
 """Attack with bad files beside good ones: pod manifests and CDI specifications.
 
-A bad file can block its reader for ever (a FIFO), be endless (/dev/zero), have no data but a
+A bad file can block its reader (a FIFO), be endless (/dev/zero), have no data but a
 huge size, or grow while it is parsed (references to references). The reader must report it in
 one line, and must still read the good file beside it. ``start`` is the time until it did.
 """
@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from devicemanager.testing import pod_manifest
-from tools.attack.beside import HOSTILE
 from tools.attack.model import Limits, Outcome, Target, attack
-from tools.attack.plugins import HostilePlugin, device, register
+from tools.attack.plugins import HOSTILE, device, hostile_plugin
 from tools.attack.running import Running, running
 from tools.harness.process import short_directory
 from tools.harness.usage import Watch
@@ -106,9 +105,9 @@ def _beside_hung() -> Outcome:
         manifests.mkdir()
         with _command(target.root, manifests) as command, Watch(command.process.pid) as watch:
             command.until(command.is_ready, _TIMEOUT)
-            path, released = target.plugin_dir / "hostile.sock", threading.Event()
-            with HostilePlugin(path, lambda: iter([device(b"d")]), partial(_hang, released)):
-                register(target, path.name, HOSTILE)
+            released = threading.Event()
+            lists, hang = (lambda: iter([device(b"d")])), partial(_hang, released)
+            with hostile_plugin(target, lists, allocate=hang):
                 command.until(lambda: HOSTILE in str(command.records("devices-updated")), _TIMEOUT)
                 _write(manifests / "a-hung.json", HOSTILE)
                 time.sleep(1)
@@ -160,7 +159,7 @@ _GOOD_SPEC = {
     "kind": "good.example.com/device",
     "devices": [{"name": "d0", "containerEdits": {"env": ["GOOD=1"]}}],
 }
-# In a process of its own, which can be measured, and killed if reading never ends.
+# In a separate process, which can be measured, and killed if reading does not end.
 _READER = """
 import sys
 from pathlib import Path

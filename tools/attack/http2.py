@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -39,6 +39,7 @@ def _text(text: bytes) -> bytes:
 
 def request_headers(stream: int, method: str, extra: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
     """Encode the HEADERS frame of a gRPC call, with literal fields that are never indexed."""
+    # A server needs a state for indexed fields; without it each frame can be sent on its own.
     fields = [
         (b":method", b"POST"),
         (b":scheme", b"http"),
@@ -69,6 +70,21 @@ def connect(path: Path, first: bytes = b"") -> socket.socket:
     connection.connect(str(path))
     connection.sendall(first)
     return connection
+
+
+@contextlib.contextmanager
+def connections(
+    path: Path, count: int, first: bytes = b"", *, may_fail: bool = False
+) -> Iterator[list[socket.socket]]:
+    """Open connections in a ``with`` block. If they ``may_fail``, there can be fewer."""
+    # Servers reject connections when they have no descriptors left.
+    errors = (OSError,) if may_fail else ()
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            with contextlib.suppress(*errors):
+                found.append(stack.enter_context(connect(path, first)))
+        yield found
 
 
 def send_garbage(path: Path) -> None:

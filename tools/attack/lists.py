@@ -9,18 +9,17 @@ from functools import partial
 
 import grpc
 
-from tools.attack.beside import HOSTILE, beside
+from tools.attack.beside import beside
 from tools.attack.model import Limits, Target
 from tools.attack.plugins import (
     LIMIT,
-    HostilePlugin,
     Lists,
     cut,
     device,
     field,
     filled,
+    hostile_plugin,
     node,
-    register,
 )
 
 _SECONDS = 6.0
@@ -31,9 +30,7 @@ reading them uses a CPU for a while."""
 
 def _offer(target: Target, lists: Lists, compression: grpc.Compression | None = None) -> None:
     """Register a plugin with these lists, and wait until they can have had an effect."""
-    socket = target.plugin_dir / "hostile.sock"
-    with HostilePlugin(socket, lists, compression=compression) as plugin:
-        register(target, socket.name, HOSTILE)
+    with hostile_plugin(target, lists, compression=compression) as plugin:
         plugin.sent.wait(_SECONDS)
         time.sleep(_SECONDS)
 
@@ -57,14 +54,17 @@ def _one_device_of_nodes() -> bytes:
 
 
 def _empty_nodes() -> bytes:
+    # Two bytes each in the message, but an object each if they were decoded.
     return field(1, field(1, b"d") + field(3, filled(field(1, b""), LIMIT - 64)))
 
 
 def _huge_numbers() -> bytes:
+    # The number of a node must not become the size of anything.
     return cut(device(b"%d" % number, [(1 << 62) + number]) for number in range(LIMIT))
 
 
 def _distinct() -> bytes:
+    # The shortest IDs give the largest number of devices.
     return cut(field(1, field(1, b"%x" % number)) for number in range(LIMIT))
 
 
@@ -98,6 +98,7 @@ def _flood(messages: Callable[[], Iterable[bytes]]) -> Callable[[Target], None]:
 
 
 def _small() -> Iterator[bytes]:
+    # All IDs are new in each list: a list that equals the previous one would be skipped.
     for turn in itertools.count():
         yield b"".join(device(b"%d-%d" % (turn, number)) for number in range(100))
 
@@ -107,10 +108,12 @@ def _large() -> Iterator[bytes]:
 
 
 def _bomb() -> Iterator[bytes]:
+    # Zeros compress well. The limit on messages must apply to the decompressed size.
     for _ in range(4):
         yield bytes(512_000_000)
 
 
+# A function, so that each attack has its own ``build``.
 def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
     beside(name, about, _MOST)(partial(_offer, lists=lambda: iter([build()])))
 
@@ -132,9 +135,7 @@ _ANSWERS = Limits(memory=600.0, kept=400.0)
 def _offer_answers(target: Target, size: int) -> None:
     answer = field(1, _variable(b"BIG", b"x" * size) if size else _variables())
     lists = [b"".join(device(b"%d" % number) for number in range(_PODS))]
-    socket = target.plugin_dir / "hostile.sock"
-    with HostilePlugin(socket, lambda: iter(lists), allocate=lambda: answer):
-        register(target, socket.name, HOSTILE)
+    with hostile_plugin(target, lambda: iter(lists), allocate=lambda: answer):
         time.sleep(_ANSWER_SECONDS)
 
 

@@ -81,6 +81,7 @@ class Outcome:
 class Limits:
     """The maximum of each figure of an Outcome."""
 
+    # Defaults. An attack raises those that its load alone exceeds.
     registration: float = 1.5
     admission: float = 1.5
     start: float = 5.0
@@ -126,6 +127,7 @@ def attack(
 
 def broken(limits: Limits, outcome: Outcome) -> Iterator[str]:
     """Yield each limit and each promise that an outcome breaks."""
+    # None is a figure that the attack does not measure.
     for name in FIGURES:
         value, most = getattr(outcome, name), getattr(limits, name)
         if value is not None and value > most:

@@ -70,6 +70,7 @@ def main(arguments: Sequence[str]) -> None:
         names = ("wait", "admit", "terminate", "check", "stop")
         serve({name: getattr(node, name) for name in names})
         kubelet.stop()
+    # Hostile calls may still be in progress.
     exit_now()
 
 

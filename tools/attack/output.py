@@ -14,9 +14,9 @@ import grpc
 
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
-from tools.attack.beside import HOSTILE, good_registration
+from tools.attack.beside import good_registration
 from tools.attack.model import Limits, Outcome, Target, attack
-from tools.attack.plugins import HostilePlugin, channel, device, register
+from tools.attack.plugins import HOSTILE_SOCKET, channel, device, hostile_plugin, register
 from tools.attack.running import Running, running
 from tools.harness.process import short_directory
 from tools.harness.usage import Watch
@@ -25,6 +25,7 @@ _TIMEOUT = 30.0
 _EVENTS = 5000
 _ESCAPE = "\x1b"
 
+# The child inherits the exit handlers of its parent, which must not clean up in the child.
 _FORK = """
 import os, sys
 from devicemanager import MockKubelet
@@ -45,6 +46,7 @@ with MockKubelet() as kubelet:
 def _unread() -> Outcome:
     with short_directory() as root, running(root, reads=False) as command:
         target = Target(root)
+        # Not by the output, which nothing reads: a full pipe then blocks the next write to it.
         _served(target)
         with Watch(command.process.pid) as watch:
             rejected = _rejected(target)
@@ -52,11 +54,7 @@ def _unread() -> Outcome:
             problems += command.end()
         if rejected < _EVENTS:
             problems.append(f"no response after {rejected} registrations")
-        return Outcome.measured(
-            watch.peak,
-            registration=seconds,
-            problems=tuple(problems),
-        )
+        return Outcome.measured(watch.peak, registration=seconds, problems=tuple(problems))
 
 
 def _served(target: Target) -> None:
@@ -86,15 +84,14 @@ def _escape() -> Outcome:
     with short_directory() as root, running(root) as command:
         target = Target(root)
         command.until(partial(_has_printed, command, "ready"), _TIMEOUT)
-        socket = target.plugin_dir / "hostile.sock"
         lists = [device(name.encode()) * 2]
-        with HostilePlugin(socket, lambda: iter(lists), allocate=bytes):
-            register(target, socket.name, HOSTILE)
+        with hostile_plugin(target, lambda: iter(lists)):
             with contextlib.suppress(grpc.RpcError):
-                register(target, socket.name, f"{name}/x")
+                register(target, HOSTILE_SOCKET, f"{name}/x")
             with contextlib.suppress(grpc.RpcError):
                 register(target, f"{name}/x", "a.b/c")
             command.until(partial(_has_printed, command, "devices-updated"), _TIMEOUT)
+            # The last lines can still be in the pipe.
             time.sleep(0.5)
             problems = list(command.end())
         bad = [line for line in command.lines + command.errors if _ESCAPE in line]

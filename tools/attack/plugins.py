@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import attrs
 import grpc
@@ -20,6 +21,8 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.attack.model import Target
 
+HOSTILE = "hostile.example.com/device"
+HOSTILE_SOCKET = "hostile.sock"
 LIMIT = 4 * 1024 * 1024
 """Default limit of gRPC for a received message."""
 
@@ -109,6 +112,7 @@ class HostilePlugin:
 
     def __exit__(self, *_: object) -> None:
         assert self._server is not None, "the block was entered"
+        # Without a grace period: handlers of an attack may never return.
         self._server.stop(0)
 
     def _list(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -117,6 +121,14 @@ class HostilePlugin:
         ended = threading.Event()
         if context.add_callback(ended.set):
             ended.wait()
+
+
+@contextmanager
+def hostile_plugin(target: Target, lists: Lists, **options: Any) -> Iterator[HostilePlugin]:
+    """Serve and register a plugin of the resource ``HOSTILE`` in a ``with`` block."""
+    with HostilePlugin(target.plugin_dir / HOSTILE_SOCKET, lists, **options) as plugin:
+        register(target, HOSTILE_SOCKET, HOSTILE)
+        yield plugin
 
 
 def register(target: Target, endpoint: str, resource: str, timeout: float = 60.0) -> None:
@@ -134,6 +146,7 @@ def storm(target: Target, requests: Iterable[dp.RegisterRequest], seconds: float
         stubs[number % len(stubs)].Register.future(request, timeout=seconds)
         for number, request in enumerate(requests)
     ]
+    # Errors are expected; what counts is that the calls are over.
     for call in calls:
         call.exception()
     for connection in connections:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 Record = dict[str, Any]
+# exec: signals and limits must apply to the command itself, and not to the shell.
 _WITH_LIMITS: Final = '{limits}; exec "$@"'
 _END: Final = 20.0
 
@@ -50,6 +51,7 @@ class Running:
                 return None
             with contextlib.suppress(queue.Empty):
                 self._lines_read.get(timeout=min(rest, 0.1))
+            # The last lines are read after the exit, and can make the condition true.
             if self.process.poll() is not None:
                 self._drain()
                 return time.monotonic() - self.begin
@@ -58,6 +60,7 @@ class Running:
     def records(self, kind: str) -> list[Record]:
         """Return its records of one kind; it needs ``--output json``."""
         records = []
+        # A copy, because a thread appends to it. The last line can be incomplete.
         for line in list(self.lines):
             with contextlib.suppress(ValueError):
                 records.append(json.loads(line))
@@ -112,6 +115,7 @@ def _follow(
                 lines.append(line)
                 read.put(None)
 
+    # A daemon: a forked child of the command can keep the pipe open.
     thread = threading.Thread(target=follow, name="follow", daemon=True)
     thread.start()
     return thread

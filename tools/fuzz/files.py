@@ -33,6 +33,7 @@ def _checkpoint() -> Run:
         for line in (*found.problems, *found.lost, *repaired.dropped):
             one_line(line)
         assert checkpoint.loads(repaired.data) == repaired.checkpoint, "repair differs"
+        # Almost no mutated input has a correct checksum, so it is not verified here.
         try:
             saved = checkpoint.loads(data, verify=False)
         except checkpoint.CheckpointError as error:
@@ -81,6 +82,7 @@ def _cdi() -> Run:
         return {"": HostNode("c", 1, 3)}
 
     def run(data: bytes) -> None:
+        # The suffix selects the parser; only one file may exist, to measure one input.
         (directory / "bad.json").unlink(missing_ok=True)
         (directory / "bad.yaml").unlink(missing_ok=True)
         path = directory / ("bad.json" if data[:1] == b"{" else "bad.yaml")
@@ -139,6 +141,7 @@ def _control() -> Run:
 
     from devicemanager.plugin.simulated.control import parse_control
 
+    # Each invalid line is a warning: millions of them would slow down the fuzzer.
     logging.getLogger("devicemanager").setLevel(logging.CRITICAL)
 
     def run(data: bytes) -> None:
@@ -188,6 +191,7 @@ def _archive() -> Run:
 
     def run(data: bytes) -> None:
         with rejecting(SnapshotError):
+            # Mutating compressed data would only test gzip.
             read_snapshot(gzip.compress(data, 1))
 
     return run

@@ -123,6 +123,7 @@ def _podresources() -> Run:
     from podresources.source import MemorySource
     from podresources.values import Pod
 
+    # The server would log an unexpected error; here it is a finding.
     def failed(error: Exception) -> None:
         raise error
 
@@ -172,11 +173,13 @@ def _request() -> Run:
         head, _, body = data.partition(b"\n")
         name, _, query = head.decode("latin-1").partition("?")
         for operation in (*TABLE, *nodes.TABLE):
+            # Without a name the body goes to every operation, so one input reaches all decoders.
             if name not in ("", operation.name):
                 continue
             try:
                 decode_query(operation, _Query(query))
                 asked = None if operation.body is None else decode_body(operation, body)
+                # The operation itself would parse the fault; it is not called here.
                 if isinstance(asked, SetFault):
                     Fault.parse(asked.spec)
                     Fault.of(asked.kind, **asked.options)
@@ -211,6 +214,7 @@ def _access() -> Run:
             except HttpError as error:
                 one_line(str(error))
             else:
+                # Accepted: then it must have had the token.
                 assert authorization.lower().startswith("bearer")
                 assert authorization.split()[1:] == ["token"]
 

@@ -66,6 +66,7 @@ def target(
 def one_line(text: str) -> None:
     """Check that a text for people is one line of a readable length."""
     assert "\n" not in text, f"more than one line: {text!r:.500}"
+    # Texts quote the input. They must quote only the start of a large one.
     assert len(text) < _MAX_TEXT, f"{len(text)} characters: {text!r:.500}"
 
 
@@ -105,6 +106,7 @@ class Guard:
     """Allowed rise of the peak by one input, in MB."""
 
     def __call__(self, data: bytes) -> None:
+        # The peak never falls, so an input is only noticed if it exceeds all before it.
         before, begin = peak(), time.process_time()
         self.run(data)
         seconds, memory = time.process_time() - begin, peak() - before

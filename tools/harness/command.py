@@ -82,6 +82,7 @@ def choose(
     if options.list:
         print(*(f"{case.name:30} {case.about}" for case in chosen), sep="\n")
         return chosen, 0
+    # A misspelled name must not look like a successful run.
     if not chosen:
         print(f"{tool}: no such name: see --list", file=sys.stderr)
         return chosen, USAGE
@@ -101,6 +102,7 @@ class Run:
         """Print a line at once: a run can take an hour, and its output is often piped."""
         print(line, flush=True)
 
+    # An internal error of the kubelet is a broken promise, too: self_check raises it.
     @contextmanager
     def recording_problems(self) -> Iterator[None]:
         """Record a broken promise instead of raising it. Other errors are bugs of the tool."""

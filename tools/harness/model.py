@@ -34,6 +34,7 @@ def devices(by_resource: Mapping[str, Iterable[str]]) -> Devices:
 def devices_on_disk(saved: Checkpoint) -> dict[str, Devices]:
     """Return the devices of each pod. Raises Broken if a device is allocated twice, also if both
     allocations are of one pod: no pod of these tools reuses devices."""
+    # By entry and not by pod, so that a device in two entries of one pod is noticed.
     holders: dict[str, str] = {}
     for entry in saved.entries or ():
         for ids in (entry.device_ids or {}).values():

@@ -83,6 +83,7 @@ class Plugin(dp_grpc.DevicePluginServicer, pr_grpc.RegistrationServicer):
             for stream in list(self._streams):
                 stream.set()
             self._server.stop(_GRACE).wait()
+        # A new semaphore: a late request for a list of the old server must not count.
         self._listed = threading.Semaphore(0)
         self._server = None
         self.register()

@@ -83,7 +83,12 @@ class HelperProcess:
         ready = self._waiting[0]
         self._reader = threading.Thread(target=self._read, name=f"answers of {module}")
         self._reader.start()
-        ready.result(_TIMEOUT * 3)
+        try:
+            ready.result(_TIMEOUT * 3)
+        except BaseException:
+            # The caller has no object that it could close.
+            self.__exit__()
+            raise
 
     def ask(self, name: str, *arguments: object, timeout: float = _TIMEOUT) -> Answer:
         """Send a request and wait for the answer. Raises RequestFailed."""

@@ -92,6 +92,7 @@ class Reading:
     @classmethod
     def now(cls) -> Reading:
         """Read this process."""
+        # Garbage that waits for the collector is not a leak.
         gc.collect()
         usage = Usage.of(psutil.Process())
         return cls(usage.memory, len(gc.get_objects()), usage.descriptors, usage.threads)
@@ -144,6 +145,7 @@ class Leftovers:
 
     def _read(self) -> Iterator[str]:
         for thread in set(threading.enumerate()) - self._threads:
+            # gRPC ends its threads some time after a server or a channel was closed.
             thread.join(self._seconds)
             if thread.is_alive():
                 yield f"thread {thread.name} is left"

@@ -127,6 +127,7 @@ class _Kubelet:
         limit = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
+            # The process must never exit by itself, so the end of its output is an error.
             while not until() and (rest := limit - time.monotonic()) > 0:
                 if selector.select(rest) and not self._take():
                     raise Broken(f"the kubelet exited: {self._last_line()}")
@@ -159,6 +160,7 @@ class _Kubelet:
 
     def _check_temporary_files(self) -> None:
         """Raise Broken unless the start has removed half-written files of killed processes."""
+        # The running process writes temporary files at this moment.
         mine = f".tmp-{self._process.pid}-"
         files = [*self._root.iterdir(), *(self._root / "device-plugins").iterdir()]
         left = [path.name for path in files if ".tmp-" in path.name and mine not in path.name]
@@ -190,6 +192,7 @@ def _kill_one(
 ) -> None:
     kubelet = _Kubelet(root, str(number), seed, record)
     try:
+        # Starts are killed, too: a start restores and rewrites files.
         if choice.random() < _AT_START:
             kubelet.read(choice.uniform(0, _START_SECONDS))
         else:

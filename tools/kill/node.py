@@ -114,6 +114,7 @@ def main() -> None:
     # Before the plugins have registered: as a kubelet, which finds its pods running.
     for uid, wants in before.items():
         report("readmitted", uid, admit(kubelet, uid, wants)[1])
+    # From now on the kubelet frees devices and claims of pods that it does not know.
     kubelet.sources_ready()
     for resource in RESOURCES:
         kubelet.wait_for_resource(resource, timeout=30)

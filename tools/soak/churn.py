@@ -107,6 +107,7 @@ class Soak(Node):
                 admission = self.kubelet.admit(pod)
                 share.answer(admission.admitted)
                 self._on_admission()
+                # The plugin is restarting. Wait for it, instead of counting many rejections.
                 if not admission.admitted:
                     self.kubelet.terminate(pod.uid)
                     self.wait_for_devices()
@@ -118,6 +119,7 @@ class Soak(Node):
             share.give_up()
             raise
         finally:
+            # After the lap no pod may be left, also if this thread has failed.
             for uid in mine:
                 self.kubelet.terminate(uid)
 

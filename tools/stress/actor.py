@@ -153,11 +153,13 @@ class Actor:
     def _admit(self) -> None:
         if len(self.allocated) == MAX_PODS:
             return
+        # Read before the call: a restart during the call changes it.
         uid, count = f"pod-{next(self._numbers)}", self._choice.randint(1, MAX_DEVICES)
         plugin = self._node.of_plugin.count
         try:
             admission = self._node.kubelet.admit(_pod(uid, count))
         except BaseException:
+            # The call may have failed after the pod was admitted.
             self._end(uid)
             raise
         outcome = admission.containers.get(_CONTAINER)
