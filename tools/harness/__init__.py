@@ -18,11 +18,12 @@ Out: lines on standard output; the last one is the verdict. Exit status 0 if eve
      kept, 1 if one was broken, 2 for wrong usage.
 
 Invariants:
-* Random choices follow from a seed that the verdict names, so that a failure can be repeated.
+* Random choices follow from a seed, which the verdict names, so that a failure can be repeated.
+  Exceptions: soak, which only chooses the next pod to terminate, and the fuzzer.
 * A case that could not be carried out is a failure: it has proved nothing.
 * Limits on time are deadlines of a hang, or limits of a case. Nothing else depends on the speed
   of the machine.
-* Helper processes end with the tool, also if it is killed: they end when their input ends.
+* A helper process ends with the tool, also if that is killed: it ends when its input ends.
 
-Start with ``__main__`` of ``tools.power``, the smallest tool, then ``command`` and ``model``.
+Start with ``__main__`` of ``tools.soak``, the smallest tool, then read ``command`` and ``model``.
 """
