@@ -20,7 +20,7 @@ HOW = "/".join(("docs", "how.md"))  # no page of ours
 
 def test_every_page_is_in_one_section() -> None:
     listed = [page for pages in sources.sections(ROOT).values() for page in pages]
-    there = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
     assert sorted(page for page in listed if page.startswith("docs/")) == sorted(
         there - {sources.CONTENTS}
     )
