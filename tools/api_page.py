@@ -19,26 +19,26 @@ PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 PUBLIC = {
     "devicemanager": "the kubelet's side",
     "devicemanager.kubelet": "types of a kubelet's arguments and results",
-    "devicemanager.control": "a kubelet of another process: the control API (the extra `control`)",
+    "devicemanager.control": "a kubelet in another process: the control API (the extra `control`)",
     "devicemanager.observe.web": "a kubelet over HTTP (the extra `http`)",
     "devicemanager.kubelet.inmemory": "a node without sockets",
     "devicemanager.cluster": "nodes in a real cluster",
     "devicemanager.cluster.fake_apiserver": "an API server for tests",
     "devicemanager.testing": "for tests, in addition to the fixtures of the pytest plugin",
     "devicemanager.events.calls": "calls between the kubelet and its plugins",
-    "devicemanager.faults": "faults of the kubelet's side, on purpose",
+    "devicemanager.faults": "fault injection on the kubelet's side",
     "devicemanager.plugin": "write a plugin",
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
-    "devicemanager.conformance": "certify a plugin (the extra `conformance`)",
+    "devicemanager.conformance": "check a plugin (the extra `conformance`)",
     "devicemanager.snapshot": "snapshots of nodes (reading needs the extra `snapshot`)",
     "devicemanager.plugin.recording": "record and replay calls between a kubelet and its plugins",
     "devicemanager.testing.mock_podresources": "a mock PodResources server",
     "devicemanager.claims": "structured claims",
     "devicemanager.kubelet.runtime.oci": "container settings as OCI configuration",
-    "devicemanager.kubelet.runtime.cdi": "devices by name, from specification files",
+    "devicemanager.kubelet.runtime.cdi": "CDI devices from specification files",
     "devicemanager.core.types": "types in the signatures of the packages above",
-    "podresources": "who holds what: client and server",
+    "podresources": "PodResources client and server",
     "checkpoint": "the file `kubelet_internal_checkpoint`",
 }
 """The packages whose ``__all__`` is public, and what they are for."""
@@ -46,9 +46,9 @@ PUBLIC = {
 _HEAD = """\
 # What is public
 
-These names stay where they are; everything else may move at any time. Message modules
-are imported from `protos`, as in `from protos import deviceplugin_v1beta1 as dp`; the
-module of the same name with `_grpc` at its end has stubs, servicers and method paths.
+These names are stable; everything else can move at any time. Import message modules
+from `protos`, as in `from protos import deviceplugin_v1beta1 as dp`; the
+module with the suffix `_grpc` has stubs, servicers and method paths.
 
 `python -m tools.api_page` writes this page from each package's `__all__`.
 """
