@@ -114,7 +114,7 @@ def test_commands_on_pages_parse(page):
                 assert not line.startswith("$"), f"{page.name}: nothing checks {line!r}"
 
 
-# Options of curl, pytest and the plugins in examples; the benchmarks are a tool of their own.
+# Options of curl, pytest and the plugins in examples.
 OTHERS_OPTIONS = {
     "--data-binary",
     "--force",

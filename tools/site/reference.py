@@ -1,4 +1,4 @@
-"""The pages of the reference that are made of the code each time the site is built."""
+"""Reference pages, generated from the code at each build of the site."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ _WIDTH = "96"
 
 
 def write(target: Path) -> list[str]:
-    """Write all pages into ``target``/reference; their paths from ``target``."""
+    """Write all pages into ``target``/reference; return their paths relative to ``target``."""
+    indexed: set[object] = set()
     pages = {
         "settings": _settings(),
         "events": _events(),
         "commands": _commands(),
         "http": _http(document(operations.TABLE)),
         "http-nodes": _http(document(nodes.TABLE)),
-        **{f"python-{name}": _python(name, what) for name, what in PUBLIC.items()},
+        **{f"python-{name}": _python(name, what, indexed) for name, what in PUBLIC.items()},
     }
     (target / "reference").mkdir(parents=True, exist_ok=True)
     paths = []
@@ -51,7 +52,7 @@ def _cell(text: str) -> str:
 
 
 def _documented(owner: type) -> dict[str, str]:
-    """What stands below each attribute of a class."""
+    """Return the docstring below each attribute of a class."""
     found = ModuleAnalyzer.for_module(owner.__module__).find_attr_docs()
     return {
         name: _cell(" ".join(text)) for (of, name), text in found.items() if of == owner.__name__
@@ -66,7 +67,7 @@ def _settings() -> str:
         if field.init
     )
     about = _cell(inspect.getdoc(Settings) or "")
-    return f"# Settings\n\n{about}\n\n| setting | default | what it is |\n|---|---|---|\n{rows}\n"
+    return f"# Settings\n\n{about}\n\n| setting | default | meaning |\n|---|---|---|\n{rows}\n"
 
 
 def _default(value: Any) -> str:
@@ -79,14 +80,14 @@ def _events() -> str:
     texts = _documented(EventKind)
     rows = "\n".join(f"| `{kind.value}` | {texts[kind.name]} |" for kind in EventKind)
     return (
-        "# Events\n\nWhat happens, as `devicemanager run`, the control API and "
-        f"`MockKubelet.events` tell it.\n\n| kind | what happened |\n|---|---|\n{rows}\n"
+        "# Events\n\nThe events that `devicemanager run`, the control API and "
+        f"`MockKubelet.events` show.\n\n| kind | meaning |\n|---|---|\n{rows}\n"
     )
 
 
 def _commands() -> str:
     with mock.patch.dict(os.environ, COLUMNS=_WIDTH):
-        return "# Commands\n\n" + "\n".join(_help(whole_parser(), 1))
+        return "# Options of the commands\n\n" + "\n".join(_help(whole_parser(), 1))
 
 
 def _help(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
@@ -113,37 +114,40 @@ def _http(api: Mapping[str, Any]) -> str:
 
 def _parameters(parameters: Any) -> Iterator[str]:
     if parameters:
-        yield "| parameter | in | what it is |\n|---|---|---|"
+        yield "| parameter | in | meaning |\n|---|---|---|"
         for each in parameters:
             yield f"| `{each['name']}` | {each['in']} | {_cell(each.get('description', ''))} |"
         yield ""
 
 
-def _python(name: str, what: str) -> str:
+def _python(name: str, what: str, indexed: set[object]) -> str:
     package = importlib.import_module(name)
     parts = [f"# {name}\n\n{what[0].upper()}{what[1:]}.\n"]
     for member in package.__all__:
         parts.append(f"## {member}\n")
         value = getattr(package, member)
         if inspect.isclass(value) or inspect.isroutine(value):
-            parts.append(_autodoc(f"{name}.{member}", value))
+            # Some types are public in several packages; Sphinx wants one entry in its index.
+            parts.append(_autodoc(f"{name}.{member}", value, index=value not in indexed))
+            indexed.add(value)
         else:
-            # The docstring that Sphinx would find is that of the value's type.
+            # Sphinx would show the docstring of the value's type.
             parts.append(_cell(text_of_value(package, member)) + "\n")
     return "\n".join(parts)
 
 
-def _autodoc(path: str, value: object) -> str:
+def _autodoc(path: str, value: object, *, index: bool) -> str:
+    index_option = "" if index else "   :no-index:\n"
     if not inspect.isclass(value):
-        return f"```{{eval-rst}}\n.. autofunction:: {path}\n```\n"
+        return f"```{{eval-rst}}\n.. autofunction:: {path}\n{index_option}```\n"
     is_error = issubclass(value, BaseException)
-    # Of an enumeration the rest would be what every str has, of an error what every error has.
+    # Enumerations and errors inherit only the members of every str and every error.
     ours = not is_error and any(
         base.__module__.startswith("devicemanager") for base in _bases(value)
     )
     inherited = "   :inherited-members:\n" if ours else ""
     kind = "autoexception" if is_error else "autoclass"
-    return f"```{{eval-rst}}\n.. {kind}:: {path}\n   :members:\n{inherited}```\n"
+    return f"```{{eval-rst}}\n.. {kind}:: {path}\n   :members:\n{inherited}{index_option}```\n"
 
 
 def _bases(value: type) -> Sequence[type]:

@@ -1,4 +1,4 @@
-"""The site's pages: those of the repository as they are, with links that hold on the site."""
+"""The pages of the site: those of the repository, with links that work on the site."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TREE = '\n```{{toctree}}\n:caption: "{caption}"\n:hidden:\n\n{entries}\n```\n'
 
 
 def sections(root: Path) -> dict[str, list[str]]:
-    """The headings of the contents, each with its pages: paths from ``root``."""
+    """Return the headings of the contents, each with its pages as paths from ``root``."""
     text = (root / CONTENTS).read_text()
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
     found = {}
@@ -35,9 +35,9 @@ def sections(root: Path) -> dict[str, list[str]]:
 def gather(root: Path, target: Path, generated: Mapping[str, Sequence[str]]) -> None:
     """Write the site's sources into ``target``.
 
-    ``generated`` names the pages in ``target`` that were made of the code, by section.
-    Pages keep their places, so links between them hold. A link to a file that is no page
-    leads nowhere on the site and becomes its text.
+    ``generated`` lists the pages in ``target`` that were generated from the code, by section.
+    Pages keep their paths, so links between them work. A link to any other file would be
+    broken on the site, so only its text remains.
     """
     contents = sections(root)
     pages = {page for listed in contents.values() for page in listed}
