@@ -1,4 +1,4 @@
-"""Devices along the affinity: what is chosen, and with which sets the plugin is asked."""
+"""Choice of devices by affinity, and the sets in GetPreferredAllocation calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AFFINITY_REJECTION = (
 
 
 def preferences(plugin: FakePlugin) -> list[tuple[str, str, int]]:
-    """Available ids, ids to include and size of every question, in order."""
+    """Return available ids, ids to include and size of each call, in order."""
     return [
         (" ".join(call.available), " ".join(call.must_include), call.size)
         for call in plugin.calls
@@ -39,7 +39,7 @@ def test_more_aligned_devices_than_needed() -> None:
     plugin = node.plugin(rows("001110"), preference=last)
     node.admit(pod("first", gpu=1))
     node.admit(pod("p", gpu=2))
-    # Node 0 has two left and is the lower one: as many as needed, and no question.
+    # Node 0 is the lower one and has exactly two devices left, so no call is made.
     assert node.devices("p") == {"app": {GPU: ["d0", "d1"]}}
     assert preferences(plugin) == [("d0 d1 d5", "", 1)]
     node.admit(pod("q", gpu=2))
@@ -55,7 +55,7 @@ def test_more_aligned_devices_than_needed() -> None:
         (one_short, ["d0", "d1"]),
         (garbage, ["d0", "d1"]),
         (lambda *_: ("d3",), ["d0", "d3"]),
-        (lambda *_: ("d4", "d5", "d3"), ["d0", "d3"]),  # never beyond the affinity
+        (lambda *_: ("d4", "d5", "d3"), ["d0", "d3"]),  # never outside the affinity
         (lambda *_: (), ["d0", "d1"]),
     ],
 )
@@ -67,7 +67,7 @@ def test_incomplete_preference_is_filled_up(answer: Preference, chosen: list[str
 
 
 def late(layout: str, preference: Preference | None, gpu: int) -> tuple[Node, FakePlugin]:
-    """A pod aligned to node 0 for its NIC, whose GPUs come when its container starts."""
+    """Create a pod aligned to node 0 by its NIC; its GPUs are allocated at container start."""
     node = Node(topology_policy="best-effort")
     node.plugin(rows("0"), NIC, "nic.sock")
     node.admit(pod("p", gpu=gpu, nic=1))
@@ -79,7 +79,7 @@ def late(layout: str, preference: Preference | None, gpu: int) -> tuple[Node, Fa
 @pytest.mark.parametrize(
     ("answer", "chosen"),
     [
-        (None, ["d1", "d2", "d3"]),  # aligned, then unaligned, then the rest
+        (None, ["d1", "d2", "d3"]),  # aligned, then unaligned, then without topology
         (first, ["d0", "d1", "d3"]),
         (last, ["d3", "d4", "d5"]),
         (lambda *_: ("d0",), ["d0", "d1", "d3"]),
@@ -88,8 +88,8 @@ def late(layout: str, preference: Preference | None, gpu: int) -> tuple[Node, Fa
 def test_fewer_aligned_devices_than_needed(answer: Preference | None, chosen: list[str]) -> None:
     node, plugin = late("-1101-", answer, 3)
     assert node.devices("p")["app"][GPU] == chosen
-    asked = [("d0 d1 d2 d3 d4 d5", "d3", 3)]
-    assert preferences(plugin) == ([] if answer is None else asked)
+    expected = [("d0 d1 d2 d3 d4 d5", "d3", 3)]
+    assert preferences(plugin) == ([] if answer is None else expected)
 
 
 def test_devices_without_topology_come_last() -> None:
@@ -120,7 +120,7 @@ def test_reused_devices_are_in_must_include() -> None:
     plugin = node.plugin(rows("111000"), preference=lambda *_: ("d2",))
     spec = pod("p", container("app", gpu=2), init=[container("init", gpu=1)])
     node.admit(spec)
-    # Node 0 comes first for one device; what the init container has is on node 0.
+    # Node 0 comes first for one device, so the init container's device is on node 0.
     assert preferences(plugin) == [("d3 d4 d5", "", 1), ("d3 d4 d5", "d3", 2)]
     assert node.devices("p") == {"init": {GPU: ["d3"]}, "app": {GPU: ["d3", "d4"]}}
 

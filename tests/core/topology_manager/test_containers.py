@@ -1,4 +1,4 @@
-"""Containers that start: reuse, restarts, changed requests, PreStartContainer, late devices."""
+"""Container starts: reuse, restarts, changed requests, PreStartContainer, late allocation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.node import GPU, NIC, Node, allocations
 # -- init containers ------------------------------------------------------------------------
 
 
-def test_what_an_init_container_had_is_used_again() -> None:
+def test_init_container_devices_are_reused() -> None:
     node = Node()
     plugin = node.plugin(devices(*"abcd"))
     spec = pod(
@@ -41,7 +41,7 @@ def test_what_an_init_container_had_is_used_again() -> None:
         init=[container("i", gpu=2), container("j", gpu=1)],
     )
     assert node.admit(spec, start=True).admitted
-    # j takes of i's, x what is in the pool, y the rest of the pool and one more.
+    # j reuses devices of i, x uses the pool, y the rest of the pool and one more.
     assert allocations(plugin) == [("a", "b"), ("a",), ("a",), ("b", "c")]
     assert node.manager.capacity().allocatable == {GPU: 4}
     assert node.admit(pod("q", gpu=1)).admitted
@@ -49,7 +49,7 @@ def test_what_an_init_container_had_is_used_again() -> None:
     node.manager.self_check()
 
 
-def test_a_restartable_init_container_keeps_what_it_has() -> None:
+def test_sidecar_keeps_its_devices() -> None:
     node = Node()
     plugin = node.plugin(devices(*"abc"))
     spec = pod(
@@ -58,11 +58,11 @@ def test_a_restartable_init_container_keeps_what_it_has() -> None:
         init=[container("i", gpu=1), container("side", restartable=True, gpu=1)],
     )
     assert node.admit(spec).admitted
-    # The sidecar takes the init container's device out of the pool.
+    # The sidecar removes the init container's device from the pool.
     assert allocations(plugin) == [("a",), ("a",), ("b", "c")]
 
 
-def test_another_pods_init_container_hands_nothing_on() -> None:
+def test_devices_are_not_reused_across_pods() -> None:
     node = Node()
     node.plugin(devices("a"))
     node.admit(pod("p", container("app"), init=[container("init", gpu=1)]), start=True)
@@ -74,7 +74,7 @@ def test_another_pods_init_container_hands_nothing_on() -> None:
 # -- restarts and changed requests ------------------------------------------------------------
 
 
-def test_a_container_that_restarts_keeps_its_devices() -> None:
+def test_restarted_container_keeps_its_devices() -> None:
     node = Node()
     plugin = node.plugin(devices("a", "b"))
     before = node.admit(pod("p", gpu=1), start=True).containers["app"].options
@@ -87,13 +87,13 @@ def test_a_container_that_restarts_keeps_its_devices() -> None:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_a_changed_request(running: bool) -> None:
+def test_changed_request_is_rejected(running: bool) -> None:
     node = Node()
     node.plugin(devices("a", "b"))
     node.admit(pod("p", gpu=1), start=True)
     node.new_process(reboot=not running)
     node.plugin(devices("a", "b"))
-    # A kubelet that only the checkpoint tells of the pod, whose spec is another one now.
+    # The restarted kubelet knows the pod only from the checkpoint, and its spec has changed.
     node.forget_pods()
     if not running:
         node.pods.containers_stop()
@@ -109,7 +109,7 @@ def test_a_changed_request(running: bool) -> None:
 # -- PreStartContainer --------------------------------------------------------------------------
 
 
-def test_plugins_that_ask_for_it_are_told_before_every_start() -> None:
+def test_pre_start_is_called_before_every_start() -> None:
     node = Node()
     gpu = node.plugin(devices("a", "b"), pre_start_required=True)
     nic = node.plugin(devices("n"), NIC, "nic.sock")
@@ -120,14 +120,14 @@ def test_plugins_that_ask_for_it_are_told_before_every_start() -> None:
     assert nic.calls == [FakeCall(ALLOCATE, ("n",))]
 
 
-def test_a_limit_of_zero_is_not_prepared() -> None:
+def test_pre_start_is_not_called_for_a_limit_of_zero() -> None:
     node = Node()
     plugin = node.plugin(devices("a"), pre_start_required=True)
     assert node.admit(pod("p", gpu=0), start=True).containers["app"].error == ""
     assert plugin.calls == []
 
 
-def test_its_error_stops_the_start() -> None:
+def test_pre_start_error_prevents_the_start() -> None:
     node = Node()
     plugin = node.plugin(
         devices("a"), pre_start_required=True, pre_start_error=RpcError("Internal", "too hot")
@@ -149,7 +149,7 @@ def test_its_error_stops_the_start() -> None:
     assert node.pods.known("p").phase == "Running"
 
 
-def test_an_init_container_that_does_not_start_stops_those_after_it() -> None:
+def test_init_container_that_does_not_start_blocks_later_ones() -> None:
     node = Node()
     plugin = node.plugin(
         devices("a"), pre_start_required=True, pre_start_error=RpcError("Internal", "no")
@@ -161,7 +161,7 @@ def test_an_init_container_that_does_not_start_stops_those_after_it() -> None:
     assert [call.method for call in plugin.calls].count(PRE_START_CONTAINER) == 1
 
 
-def test_a_stopped_plugin_cannot_prepare() -> None:
+def test_pre_start_fails_for_a_stopped_plugin() -> None:
     node = Node()
     plugin = node.plugin(devices("a"), pre_start_required=True)
     node.admit(pod("p", gpu=1))
@@ -170,7 +170,7 @@ def test_a_stopped_plugin_cannot_prepare() -> None:
         node.start("p")
 
 
-def test_a_resource_that_is_gone_for_good_stops_the_start() -> None:
+def test_removed_resource_prevents_the_start() -> None:
     node = Node()
     plugin = node.plugin(devices("a"))
     node.admit(pod("p", gpu=1), start=True)
@@ -183,17 +183,17 @@ def test_a_resource_that_is_gone_for_good_stops_the_start() -> None:
     assert str(rejected.value) == text
 
 
-# -- nothing is recorded yet --------------------------------------------------------------------
+# -- late allocation ----------------------------------------------------------------------------
 
 
 def early(node: Node, spec: Pod) -> None:
-    """A pod that is admitted before its plugin has registered."""
+    """Create a pod that is admitted before its plugin registers."""
     assert node.admit(spec, start=True).admitted
     assert node.devices(spec.uid) == {}
     assert [event.is_warning for event in node.events.recent(EventKind.UNKNOWN_RESOURCE)] == [True]
 
 
-def test_devices_are_allocated_when_the_container_starts_again() -> None:
+def test_late_allocation_at_container_restart() -> None:
     node = Node()
     early(node, pod("p", gpu=1))
     plugin = node.plugin(devices("a", "b"), preference=first)
@@ -205,7 +205,7 @@ def test_devices_are_allocated_when_the_container_starts_again() -> None:
     assert allocations(plugin) == [("a",)]
 
 
-def test_too_few_are_there_by_then() -> None:
+def test_late_allocation_with_too_few_devices() -> None:
     node = Node()
     early(node, pod("p", gpu=2))
     plugin = node.plugin(devices("a"))
@@ -215,14 +215,14 @@ def test_too_few_are_there_by_then() -> None:
         "requested number of devices unavailable for vendor.com/gpu. Requested: 2, Available: 1"
     )
     node.manager.self_check()
-    # The pod stays, and may try again.
+    # The pod stays admitted, and its container can start again.
     assert node.pods.known("p").is_active
     plugin.send_list(devices("a", "b"))
     node.start("p")
     assert node.devices("p") == {"app": {GPU: ["a", "b"]}}
 
 
-def test_a_plugin_that_prepares_has_nothing_to_prepare() -> None:
+def test_pre_start_fails_without_allocated_devices() -> None:
     node = Node()
     early(node, pod("p", gpu=1))
     plugin = node.plugin(devices("a"), pre_start_required=True)
@@ -235,7 +235,7 @@ def test_a_plugin_that_prepares_has_nothing_to_prepare() -> None:
     assert plugin.calls == []
 
 
-def test_a_checkpoint_that_cannot_be_written_stops_the_start() -> None:
+def test_failed_checkpoint_write_prevents_the_start() -> None:
     node = Node()
     early(node, pod("p", gpu=1))
     node.plugin(devices("a"))
@@ -250,7 +250,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_start() -> None:
     assert node.devices("p") == {"app": {GPU: ["a"]}}
 
 
-def test_an_unknown_container_and_a_failed_pod() -> None:
+def test_start_of_unknown_container_and_failed_pod() -> None:
     node = Node()
     node.plugin(devices("a"))
     node.admit(pod("p", gpu=1))
@@ -267,7 +267,7 @@ def test_an_unknown_container_and_a_failed_pod() -> None:
 
 @contextlib.contextmanager
 def slow_to_prepare(path: Path) -> Iterator[None]:
-    """A plugin that asks for PreStartContainer and never answers it."""
+    """Create a plugin that requires PreStartContainer and never responds to it."""
 
     def options(request: bytes, context: Any) -> bytes:
         return dp.DevicePluginOptions(pre_start_required=True).SerializeToString()

@@ -1,4 +1,4 @@
-"""Devices together with CPUs and memory: aligned, given back, kept, and shown to others."""
+"""Devices together with CPUs and memory: alignment, release, restarts and PodResources."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_cpus_or_memory_can_prevent_alignment(policy: str, wish: dict[str, int])
     node = aligned_node(policy)
     node.plugin(rows("111"))
     assert node.admit(pod("p", guaranteed(cpus=2, gib=2, gpu=1))).admitted
-    # Node 1 has a device left, but too few CPUs or too little memory.
+    # Node 1 has a free device, but too few CPUs or too little memory.
     before = node.manager.providers()
     assert node.admit(pod("q", guaranteed(gpu=1, **wish))).reason == REJECTED
     assert node.manager.providers() == before
@@ -103,7 +103,7 @@ def test_burstable_pods_get_no_exclusive_cpus() -> None:
     assert node.share("p") == CpusAndMemory()
 
 
-# -- given back -------------------------------------------------------------------------------
+# -- release ----------------------------------------------------------------------------------
 
 
 def later_container_unavailable(node: Node) -> Pod:
@@ -177,7 +177,7 @@ def test_waiting_pod_keeps_cpus_and_memory() -> None:
     assert node.admit(pod("r", guaranteed(cpus=8, gib=8))).admitted
 
 
-# -- kept ---------------------------------------------------------------------------------------
+# -- restarts -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reboot", [False, True])
@@ -195,7 +195,7 @@ def test_cpus_and_memory_survive(reboot: bool, scope: str) -> None:
     assert (node.devices("p"), node.share("p")) == held
     assert plugin.calls == []
     assert node.pods.known("p").phase == "Running"
-    # Others still see it.
+    # Other pods still see it as in use.
     assert node.admit(pod("q", guaranteed(cpus=3, gpu=1))).containers["app"].affinity == (0,)
     node.terminate("p", "q")
     assert node.manager.providers() == cpus_and_memory()
@@ -225,11 +225,11 @@ def test_late_allocation_does_not_change_cpus_and_memory() -> None:
     node.plugin(rows("10"))
     node.start("p")
     assert node.share("p") == share
-    # The affinity of the admission still counts.
+    # The affinity of the admission still applies.
     assert node.devices("p") == {"app": {GPU: ["d1"]}}
 
 
-# -- shown to PodResources ----------------------------------------------------------------------
+# -- PodResources -------------------------------------------------------------------------------
 
 
 def kubelet_with(make: MockKubeletFactory, layout: str = "0011", **settings: object) -> MockKubelet:
@@ -249,7 +249,7 @@ def devices_on(node: int, *ids: str) -> tuple[podresources.ContainerDevices, ...
 
 
 @pytest.mark.parametrize(
-    ("version", "scope", "resources", "told"),
+    ("version", "scope", "resources", "reported"),
     [
         ("1.37", "container", True, False),
         ("1.37", "pod", False, False),
@@ -262,7 +262,7 @@ def test_p16_cpus_and_memory_in_podresources(
     version: str,
     scope: str,
     resources: bool,
-    told: bool,
+    reported: bool,
 ) -> None:
     kubelet = kubelet_with(
         make_mock_kubelet,
@@ -282,9 +282,9 @@ def test_p16_cpus_and_memory_in_podresources(
         listed = client.list()
         got = client.get("p")
         allocatable = client.get_allocatable()
-    # The sidecar takes over the init container's memory and a CPU, the app container the
-    # other CPU: the pod as a whole has never more than two of either.
-    whole = ((0, 1), (block(2, 0),)) if told else ((), ())
+    # The sidecar reuses the init container's memory and a CPU, the app container the other
+    # CPU: the pod as a whole never has more than two of either.
+    whole = ((0, 1), (block(2, 0),)) if reported else ((), ())
     assert listed[0] == got
     assert got == podresources.Pod(
         "p",
@@ -313,7 +313,7 @@ def test_podresources_are_the_same_after_a_restart(
     kubelet.terminate("first")
     with podresources.PodResourcesClient(kubelet.pod_resources_socket) as client:
         before = client.list()
-        # Not the first CPU, though that is free now.
+        # Not the first CPU, although it is free again.
         assert before[0].containers[0].cpu_ids == (1,)
         kubelet.reboot() if reboot else kubelet.restart()
         assert client.list() == before

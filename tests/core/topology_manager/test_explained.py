@@ -1,4 +1,4 @@
-"""What people read when they ask why, from real admissions."""
+"""Explanations of real admissions as text."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ ON_NODE_1 = (
 
 
 def test_device_on_a_missing_numa_node() -> None:
-    """Rejected as the kubelet would, and the cause is named: in an event and here."""
+    """The kubelet rejects the pod, too; the event and the explanation name the cause."""
     node = Node(numa=NumaTopology.of([0]), topology_policy="single-numa-node")
     node.plugin(rows("11"))
     admission = node.admit(pod("train", gpu=1))
@@ -208,7 +208,7 @@ def test_without_numa_the_topology_follows_the_devices() -> None:
     admission = node.admit(pod("train", gpu=2))
     assert admission.containers["app"].devices == {GPU: ["d1", "d2"]}
     assert "aligned to node 1" in admission.explain()
-    # A later plugin may need more of them.
+    # A later plugin can add more nodes.
     node.plugin([device("n0", 3)], NIC, name="nic.sock")
     assert node.admit(pod("more", nic=1)).admitted
     assert node.manager.policy.topology == NumaTopology.of(range(4))
@@ -238,7 +238,7 @@ def test_grown_topology_stays_within_the_kubelets_limits(settings, nodes) -> Non
 
 
 def test_holders_are_those_at_the_time_of_the_decision() -> None:
-    """Not those that came later, and none that hold nothing of what was asked for."""
+    """Later pods are not listed, nor pods without devices of the requested resources."""
     node = Node()
     node.plugin(rows("--"))
     node.plugin(rows("-", "n"), NIC, "nic.sock")
@@ -257,7 +257,7 @@ def test_holders_are_those_at_the_time_of_the_decision() -> None:
             "  vendor.com/gpu d1: pod default/second, container app\n"
         )
         if not is_gone:
-            node.terminate("first")  # what has been told stays so
+            node.terminate("first")  # the explanation of the first rejection has not changed
 
 
 def test_long_lists_of_holders_are_shortened() -> None:
@@ -265,6 +265,6 @@ def test_long_lists_of_holders_are_shortened() -> None:
     node.plugin(rows("-" * 60))
     for number in range(60):
         node.admit(pod(f"p{number:02}", gpu=1))
-    told = node.admit(pod("train", gpu=1)).explain().splitlines()
-    assert told[-1] == "  and 10 more containers"
-    assert told.index("in use:") == len(told) - 52
+    lines = node.admit(pod("train", gpu=1)).explain().splitlines()
+    assert lines[-1] == "  and 10 more containers"
+    assert lines.index("in use:") == len(lines) - 52

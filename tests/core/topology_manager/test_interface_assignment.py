@@ -1,4 +1,4 @@
-"""Network interfaces that plugins name: each of them can be in one pod only."""
+"""Network interfaces in plugin responses: each can belong to one pod only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ETH = NetworkInterface("eth42", "net0")
 
 
 def register(kubelet: MockKubelet, *interfaces: NetworkInterface, resource: str = NIC) -> None:
-    """A plugin of five devices, each of which comes with these interfaces."""
+    """Create a plugin with five devices that return these interfaces."""
     settings = ContainerSettings(network_interfaces=interfaces)
     plugin = FakePlugin(resource, responses=(wire.settings_to_bytes(settings),))
     plugin.register(kubelet.manager.plugins, f"{resource[-3:]}.sock")

@@ -1,4 +1,4 @@
-"""The node check after allocation: its reasons, its numbers, and what it lets through."""
+"""The node check after allocation: reasons, numbers and exceptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def too_small(resource: str, requested: int, used: int, capacity: int) -> tuple[
 
 
 def answers(node: Node, *pods) -> list[tuple[str, str]]:
-    """Reason and message of one admission after the other; both empty for an admission."""
+    """Return reason and message of each admission; both are empty for an admitted pod."""
     given = (node.admit(each) for each in pods)
     return [(admission.reason, admission.message) for admission in given]
 
@@ -56,7 +56,7 @@ def test_number_of_pods_is_limited() -> None:
         ADMITTED,
         too_small("pods", 1, 2, 2),
     ]
-    # A rejected pod takes no place.
+    # A rejected pod does not count.
     node.terminate("q")
     assert answers(node, pod("s")) == [ADMITTED]
 
@@ -83,7 +83,7 @@ def test_requests_without_limits_count() -> None:
         too_small("vendor.com/gpu", 2, 2, 3),
         ADMITTED,
     ]
-    # What was allocated before the check is free again.
+    # The devices allocated before the check are free again.
     assert node.devices("p") == {}
     assert node.devices("q") == {"app": {GPU: ["a"]}}
     node.manager.self_check()
@@ -110,7 +110,7 @@ def test_allocatable_is_at_least_what_is_allocated() -> None:
     plugin = node.plugin(devices("a", "b", "c"))
     assert answers(node, pod("p", gpu=2)) == [ADMITTED]
     plugin.send_list([*(device(id_, health="Unhealthy") for id_ in "ab"), device("c")])
-    # One is healthy, two are used; with this pod's, three are allocated.
+    # One device is healthy, two are in use; with this pod three are allocated.
     assert answers(node, pod("q", gpu=1)) == [ADMITTED]
 
 
@@ -152,7 +152,7 @@ def test_rejection_by_the_node_check_frees_everything() -> None:
     before = node.manager.providers(), node.store.data
     assert answers(node, pod("p", guaranteed(gpu=1))) == [too_small("pods", 1, 0, 0)]
     assert (node.manager.providers(), node.store.data) == before
-    assert len(plugin.calls) == 1  # the plugin had been asked
+    assert len(plugin.calls) == 1  # Allocate had been called
     node.manager.self_check()
 
 

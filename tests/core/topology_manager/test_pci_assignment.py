@@ -1,4 +1,4 @@
-"""PCI devices that plugins name by vendor and product id: who gets which address."""
+"""PCI devices that plugins identify by vendor and product id: assignment of addresses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer(*wanted: PciDevice) -> tuple[bytes, ...]:
 
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
-    """A host with three devices of one kind and one of another."""
+    """Create a host with three PCI devices of one kind and one of another."""
     kinds = {1: "8086:1572", 2: "8086:1572", 3: "10de:20b0", 4: "8086:1572"}
     for slot, ids in kinds.items():
         path = tmp_path / "bus/pci/devices" / f"0000:0{slot}:00.0"
@@ -48,7 +48,7 @@ def kubelet(make_mock_kubelet: MockKubeletFactory, sysfs: Path) -> MockKubelet:
 def register(
     on: MockKubelet | Node, *wanted: PciDevice, resource: str = GPU, **fields: object
 ) -> FakePlugin:
-    """A plugin of five devices, each of which comes with these PCI devices."""
+    """Create a plugin with five devices that return these PCI devices."""
     plugin = FakePlugin(resource, responses=answer(*wanted), **fields)
     plugin.register(on.manager.plugins, f"{resource[-3:]}.sock")
     plugin.send_list(devices(*"abcde"))
@@ -56,7 +56,7 @@ def register(
 
 
 def given(admission: Admission, name: str = "app") -> list[str]:
-    """Addresses that a container gets, by the ids of their devices."""
+    """Return the addresses of a container, by vendor and product id."""
     assert admission.admitted, admission.message
     options = admission.containers[name].run_options
     return [address for device in options.pci_devices for address in device.addresses]
@@ -145,7 +145,7 @@ def test_failed_late_allocation_keeps_other_addresses(sysfs: Path) -> None:
     options = node.start("p")
     addresses = sorted(a for device in options.pci_devices for a in device.addresses)
     assert addresses == [FIRST, SECOND, GPU_SLOT, FOURTH]
-    # All four are taken; the pod's end frees all four.
+    # All four are in use; the end of the pod frees them.
     assert not node.admit(pod("q", gpu=1)).admitted
     node.terminate("p")
     assert given(node.admit(pod("r", gpu=1))) == [GPU_SLOT]

@@ -1,4 +1,4 @@
-"""Node status, the health of held devices, and the queue of its changes."""
+"""Node status, the health of allocated devices, and the queue of health updates."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_more_than_100_pending_reports_are_dropped() -> None:
     assert dropped[0].message == (
         f"vendor.com/gpu {id_}: report of changed health dropped, 100 are waiting"
     )
-    # There is room again.
+    # The queue has room again.
     plugin.send_list([device(ids[0]), *(device(id_, health="Unhealthy") for id_ in ids[1:])])
     assert queue.get_nowait() == "of-d000"
 

@@ -1,4 +1,4 @@
-"""What must hold for every admission with topology, whatever devices and pods there are."""
+"""Properties of admissions with topology, for random devices and pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CPU, MEMORY = ResourceName("cpu"), ResourceName("memory")
 
 Inventory = Mapping[ResourceName, list[Device]]
 
-# Fewer odd devices than elsewhere: alignment needs something that can be aligned.
+# Fewer unusual devices than in other tests, so that alignment is possible.
 numa = st.sampled_from([(0,), (1,), (0,), (1,), (0, 1), None, ()])
 
 
@@ -42,7 +42,7 @@ def inventories(draw: st.DrawFn) -> Inventory:
 
 @st.composite
 def pods(draw: st.DrawFn, uid: str) -> Pod:
-    """A pod of up to two init and two app containers, Guaranteed or not."""
+    """Generate a pod with up to two init and two app containers, Guaranteed or not."""
     shares = draw(st.booleans())
 
     def container(name: str, is_init: bool) -> Container:
@@ -81,7 +81,7 @@ def node_with(
 
 
 def outcome(node: Node, admission: Admission) -> tuple[object, ...]:
-    """All that an admission says, but for the plugins' answers."""
+    """Return the results of an admission without the plugins' responses."""
     uid = admission.pod.uid
     affinities = {name: one.affinity for name, one in admission.containers.items()}
     shares = [node.share(uid, c.name) for c, _ in admission.pod.all_containers()]
@@ -156,7 +156,7 @@ def assert_names_a_fault(explanation: AdmissionExplanation, admission: Admission
 def test_explanation_does_not_change_later(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...]
 ) -> None:
-    # It is built when somebody asks, which may be long after.
+    # It is built when it is requested, which can be long after the admission.
     node = node_with(inventory, **world)
     admissions = [node.admit(spec) for spec in specs]
     before = [admission.explain() for admission in admissions]
@@ -199,7 +199,7 @@ def test_preferred_result_is_aligned(
                 for ids in node.devices(spec.uid).get(name, {}).values():
                     for id_ in ids:
                         nodes = where[strategies.DeviceId(id_)]
-                        if nodes:  # only reused devices may be without a node
+                        if nodes:  # only reused devices can be without a node
                             assert any(affinity.mask >> each & 1 for each in nodes)
                 share = node.share(spec.uid, name)
                 if share.cpu_ids:
@@ -209,7 +209,7 @@ def test_preferred_result_is_aligned(
     node.manager.self_check()
 
 
-# -- what must not matter -------------------------------------------------------------------------
+# -- independence ---------------------------------------------------------------------------------
 
 
 @strategies.examples(0.6)
@@ -247,8 +247,8 @@ def test_order_of_devices_and_resources_does_not_matter(
 def test_restart_does_not_change_running_pods(
     world: dict[str, Any], inventory: Inventory, specs: tuple[Pod, ...], reboot: bool
 ) -> None:
-    # With every plugin back before the pods are admitted again, and no init containers,
-    # whose devices others hold again, all is as before.
+    # All plugins register before the pods are admitted again. Without init containers, whose
+    # devices other containers reuse, everything is as before.
     node = node_with(inventory, **world)
     specs = tuple(attrs.evolve(spec, init_containers=()) for spec in specs)
     admitted = [spec.uid for spec in specs if node.admit(spec, start=True).admitted]
