@@ -203,7 +203,7 @@ def test_memory_that_containers_have_is_taken(explain: Any) -> None:
     assert explain(node, {"cpu": 1, "memory": "1Gi", GPU: 1})[0] == 0
     status, out, _ = explain(node, {"cpu": 1, "memory": "2Gi", GPU: 1})
     assert status == 1
-    assert "memory only to node 0" in out
+    assert "memory can be aligned to node 0" in out
     assert explain(node, {"cpu": 1, "memory": "2Gi", GPU: 1}, "--without-pod", "infer")[0] == 0
 
 

@@ -228,7 +228,7 @@ def test_a_fifo_has_no_numbers_and_no_rule() -> None:
         (
             RunOptions(network_interfaces=(NetworkInterface("eth42", "a/b"),)),
             "device plugins: network interface 'a/b': "
-            "a name has 1 to 15 bytes without blanks, '/' and ':'",
+            "use 1 to 15 bytes without blanks, '/' and ':'",
         ),
         (
             RunOptions(pci_devices=(PciDevice("80\n", "\x1b[2J"),)),
