@@ -15,7 +15,6 @@ from devicemanager.core.topology import (
     DeviceLayout,
     Hint,
     NumaTopology,
-    generate_hints,
     layout_hints,
     resource_hints,
 )
@@ -134,6 +133,18 @@ def test_groups_partition_the_devices(case: Case) -> None:
         everyone |= members
     assert everyone == bitset.of(n for n, nodes in enumerate(case.numa) if nodes)
     assert layout.has_topology == bool(everyone)
+
+
+def generate_hints(
+    topology: NumaTopology,
+    per_node: dict[int, int],
+    listed: int,
+    available: int,
+    reusable: int,
+    request: int,
+) -> tuple[Hint, ...]:
+    layout = DeviceLayout.of(topology, per_node, listed)
+    return layout_hints(layout, available, reusable, request)
 
 
 def two_and_two() -> DeviceLayout:
