@@ -1,4 +1,4 @@
-"""README and docs are correct: Python runs, commands parse, output is as shown."""
+"""README and docs are correct: Python blocks run, commands parse, and output matches."""
 
 import argparse
 import re
@@ -18,7 +18,7 @@ from tests.sessions import SPARE
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ["devicemanager", "checkpoint", "podresources", "tests", "tools"]
 COMMAND = Path(sys.executable).with_name("devicemanager")
-# Programs that run until they are stopped: tests/examples runs these files.
+# The pages show these files unchanged. They have separate tests, because some run until stopped.
 PROGRAMS = {path.read_text() for path in (ROOT / "examples/python").glob("*.py")}
 
 
@@ -27,18 +27,18 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def snippets(wanted):
-    """Return Python blocks other than programs: the test modules, or the rest."""
+def snippets(*, tests):
+    """Return the Python blocks that are test modules, or the others, without the programs."""
     return [
         pytest.param(page, block, id=f"{page.stem}-{number}")
         for page in PAGES
         for number, block in enumerate(blocks(page, "python"))
-        if block not in PROGRAMS and ("\ndef test_" in block) is wanted
+        if block not in PROGRAMS and ("\ndef test_" in block) is tests
     ]
 
 
 def console_lines(page):
-    """Return the commands: in console blocks, only lines with a prompt are commands."""
+    """Return the commands of a page: all lines of scripts, and console lines with a prompt."""
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
     return [line for line in lines if line.startswith("$ ")] + [
         line for block in blocks(page, "sh") for line in block.splitlines()
@@ -46,8 +46,8 @@ def console_lines(page):
 
 
 @pytest.fixture
-def given(request, tmp_path):
-    """Return the names that the snippets of a page use without defining them, by page."""
+def assumed_names(request, tmp_path):
+    """Functions that return the names that a page's snippets do not define, by page."""
 
     def sysfs():
         device = tmp_path / "bus/pci/devices/0000:3b:00.0"
@@ -77,14 +77,14 @@ def given(request, tmp_path):
     return {"typed-devices": sysfs, "plugin-author": plugin}
 
 
-@pytest.mark.parametrize(("page", "snippet"), snippets(False))
-def test_snippet_runs(page, snippet, given):
-    names = given.get(page.stem, dict)()
+@pytest.mark.parametrize(("page", "snippet"), snippets(tests=False))
+def test_snippet_runs(page, snippet, assumed_names):
+    names = assumed_names.get(page.stem, dict)()
     exec(compile(snippet, str(page), "exec"), {"__name__": "snippet", **names})
 
 
-def test_test_modules_on_pages_pass(tmp_path):
-    modules = snippets(True)
+def test_test_modules_of_pages_pass(tmp_path):
+    modules = snippets(tests=True)
     for module in modules:
         _, source = module.values
         (tmp_path / f"test_{module.id.replace('-', '_')}.py").write_text(source)
@@ -101,21 +101,21 @@ def test_test_modules_on_pages_pass(tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_on_pages_parse(page):
+def test_commands_of_a_page_parse(page):
     for line in console_lines(page):
         match shlex.split(line.removeprefix("$ ").partition(" | ")[0], comments=True):
             case ["devicemanager", *arguments]:
-                _parser().parse_args(arguments)  # a mistake is a SystemExit
+                _parser().parse_args(arguments)  # raises SystemExit if they are invalid
             case ["make", target]:
                 assert f"\n{target}:" in (ROOT / "Makefile").read_text()
             case ["pip", "install", "."]:
                 pass
             case _:
-                assert not line.startswith("$"), f"{page.name}: nothing checks {line!r}"
+                assert not line.startswith("$"), f"{page.name}: no test for {line!r}"
 
 
 # Options of curl, pytest and the plugins in examples.
-OTHERS_OPTIONS = {
+OTHER_OPTIONS = {
     "--data-binary",
     "--force",
     "--full-trace",
@@ -126,34 +126,35 @@ OTHERS_OPTIONS = {
 
 
 def options(parser):
-    """Yield all options of a command and its subcommands, also those that are added late."""
-    late = getattr(parser, "complete", None)
-    if late is not None:
-        late(parser)
-    for action in parser._actions:  # argparse has no public way to list them
+    """Return all options of a command and its subcommands, including those added on demand."""
+    complete = getattr(parser, "complete", None)
+    if complete is not None:
+        complete(parser)
+    for action in parser._actions:  # argparse has no public attribute for them
         yield from action.option_strings
         if isinstance(action, argparse._SubParsersAction):
             for subparser in action.choices.values():
                 yield from options(subparser)
 
 
-def test_options_named_on_pages_exist():
+def test_options_on_pages_exist():
     named = {
         (page.name, option)
         for page in PAGES
+        # These two describe tools, which have separate parsers.
         if page.stem not in ("benchmarks", "CONTRIBUTING")
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())
     }
     assert len(named) > 50
-    there = {*options(whole_parser()), *OTHERS_OPTIONS}
-    assert sorted(each for each in named if each[1] not in there) == []
+    existing = {*options(whole_parser()), *OTHER_OPTIONS}
+    assert sorted(each for each in named if each[1] not in existing) == []
 
 
-LINKING = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / "tests").rglob("*.md")})
+PAGES_WITH_LINKS = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / "tests").rglob("*.md")})
 
 
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_have_targets(page):
+@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_link_targets_exist(page):
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         if link.startswith("https://"):
             continue
@@ -166,16 +167,16 @@ def test_links_have_targets(page):
 
 
 def test_pages_named_in_code_exist():
-    """Comments, docstrings, messages and scripts name pages by their paths."""
-    where = ["Makefile", "pyproject.toml", *(f"{each}/**/*.py" for each in PACKAGES)]
-    texts = [path.read_text() for each in where for path in ROOT.glob(each)]
+    """Covers comments, docstrings and messages that contain a path such as docs/api.md."""
+    patterns = ["Makefile", "pyproject.toml", *(f"{package}/**/*.py" for package in PACKAGES)]
+    texts = [path.read_text() for pattern in patterns for path in ROOT.glob(pattern)]
     named = {name for text in texts for name in re.findall(r"\bdocs/[\w-]+\.md\b", text)}
     assert named
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def sessions(page):
-    """Yield each command in the console blocks with the output shown below it."""
+    """Return each command of the console blocks with the output shown below it."""
     for block in blocks(page, "console"):
         for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = session.partition("\n")
@@ -183,7 +184,7 @@ def sessions(page):
 
 
 def any_checksum(text):
-    """Hide checksums: protobuf maps have no order, so responses differ between runs."""
+    """Hide checksums, which differ between runs: protobuf serializes maps in any order."""
     return re.sub(r"checksum \d+", "checksum …", text)
 
 
@@ -221,7 +222,7 @@ def rows(page):
     ]
 
 
-def test_plugin_of_the_tutorial_passes_checks(tmp_path, monkeypatch, capsys):
+def test_plugin_of_the_tutorial_passes_its_checks(tmp_path, monkeypatch, capsys):
     [plugin] = [block for block in blocks(ROOT / "docs/tutorial.md", "python") if "Leds" in block]
     (tmp_path / "leds.py").write_text(plugin)
     monkeypatch.chdir(tmp_path)
@@ -237,7 +238,7 @@ def test_list_of_quirks_is_complete():
     assert listed == dict(QUIRKS)
 
 
-def test_settings_named_on_pages_exist():
+def test_settings_on_pages_exist():
     text = (ROOT / "docs/kubelet-behaviour.md").read_text()
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", text)) - {"plugins_registry"}
     assert len(named) > 5
@@ -301,7 +302,7 @@ def test_changelog_has_this_version():
     assert f"## [{version[1]}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_contributing_lists_every_target():
+def test_contributing_lists_every_make_target():
     makefile = (ROOT / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
     listed = {
@@ -321,7 +322,7 @@ def test_files_and_modules_named_in_contributing_exist():
         assert path.is_dir() or path.with_suffix(".py").exists(), module
 
 
-def test_targets_used_by_workflows_exist():
+def test_make_targets_and_scripts_of_workflows_exist():
     makefile = (ROOT / "Makefile").read_text()
     for workflow in (ROOT / ".github/workflows").glob("*.yml"):
         jobs = yaml.safe_load(workflow.read_text())["jobs"].values()

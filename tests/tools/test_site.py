@@ -1,4 +1,4 @@
-"""The documentation as a site: sections list every page, links work, the code has docstrings."""
+"""The documentation as a site: sections, links, and documentation of the code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from devicemanager.kubelet import settings
 from tests.paths import ROOT
 from tools.site import sources
 
-HOW = "/".join(("docs", "how.md"))  # not a page of this repository
+HOW = "/".join(("docs", "how.md"))  # not a page of the repository
 
 
-def test_every_page_is_in_one_section() -> None:
+def test_each_page_is_in_one_section() -> None:
     listed = [page for pages in sources.sections(ROOT).values() for page in pages]
-    there = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
+    existing = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
     assert sorted(page for page in listed if page.startswith("docs/")) == sorted(
-        there - {sources.CONTENTS}
+        existing - {sources.CONTENTS}
     )
     assert len(listed) == len(set(listed))
 
@@ -42,7 +42,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_links_between_pages_work_and_others_become_text(checkout: Path) -> None:
+def test_gather_keeps_links_within_the_site_only(checkout: Path) -> None:
     sources.gather(checkout, checkout / "out", {"How to": ["reference/made.md"]})
     how = (checkout / "out" / HOW).read_text()
     assert "[front](/index.md#front) ![a](images/a.svg) code\n" in how
@@ -55,7 +55,7 @@ def test_links_between_pages_work_and_others_become_text(checkout: Path) -> None
 
 
 def documented(owner: type, source: str) -> set[str]:
-    """Return the names in a class body with a docstring below them."""
+    """Return the names in a class body that have a docstring below them."""
     (found,) = [
         node
         for node in ast.parse(source).body
@@ -72,12 +72,12 @@ def documented(owner: type, source: str) -> set[str]:
     return names
 
 
-def test_every_event_is_documented() -> None:
+def test_all_events_are_documented() -> None:
     assert documented(stream.EventKind, inspect.getsource(stream)) == set(
         stream.EventKind.__members__
     )
 
 
-def test_every_setting_is_documented() -> None:
+def test_all_settings_are_documented() -> None:
     names = {field.name for field in attrs.fields(settings.Settings) if field.init}
     assert names <= documented(settings.Settings, inspect.getsource(settings))

@@ -1,4 +1,4 @@
-"""Settings for Sphinx, which requires the name of this file and of the settings."""
+"""Settings of the site. Sphinx reads this file and defines the names."""
 
 project = "kubelet-devicemanager"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
@@ -7,7 +7,7 @@ html_theme = "furo"
 html_title = project
 html_show_copyright = False
 html_copy_source = False
-myst_heading_anchors = 4  # as on GitHub, which the links between pages rely on
+myst_heading_anchors = 4  # the pages' links use the anchors that GitHub generates
 myst_enable_extensions = ["colon_fence"]
 highlight_language = "none"
 autodoc_member_order = "bysource"

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,10 +22,8 @@ from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.settings import Settings
 from tools.api_page import PUBLIC, text_of_value
 
-__all__ = ["write"]
-
 _WIDTH = "96"
-"""Columns of the commands' help."""
+"""Width of --help texts in columns."""
 
 
 def write(target: Path) -> list[str]:
@@ -52,7 +50,7 @@ def _cell(text: str) -> str:
 
 
 def _documented(owner: type) -> dict[str, str]:
-    """Return the docstring below each attribute of a class."""
+    """Return the docstrings of the attributes of a class."""
     found = ModuleAnalyzer.for_module(owner.__module__).find_attr_docs()
     return {
         name: _cell(" ".join(text)) for (of, name), text in found.items() if of == owner.__name__
@@ -80,8 +78,8 @@ def _events() -> str:
     texts = _documented(EventKind)
     rows = "\n".join(f"| `{kind.value}` | {texts[kind.name]} |" for kind in EventKind)
     return (
-        "# Events\n\nThe events that `devicemanager run`, the control API and "
-        f"`MockKubelet.events` show.\n\n| kind | meaning |\n|---|---|\n{rows}\n"
+        "# Events\n\n`devicemanager run`, the control API and `MockKubelet.events` report these "
+        f"events.\n\n| kind | meaning |\n|---|---|\n{rows}\n"
     )
 
 
@@ -91,9 +89,10 @@ def _commands() -> str:
 
 
 def _help(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
-    late = getattr(parser, "complete", None)
-    if late is not None:
-        late(parser)
+    # Some commands add their arguments only when they are used.
+    complete = getattr(parser, "complete", None)
+    if complete is not None:
+        complete(parser)
     if level > 1:
         yield f"{'#' * min(level, 4)} {parser.prog}\n"
     yield f"```text\n{parser.format_help()}```\n"
@@ -141,14 +140,10 @@ def _autodoc(path: str, value: object, *, index: bool) -> str:
     if not inspect.isclass(value):
         return f"```{{eval-rst}}\n.. autofunction:: {path}\n{index_option}```\n"
     is_error = issubclass(value, BaseException)
-    # Enumerations and errors inherit only the members of every str and every error.
-    ours = not is_error and any(
-        base.__module__.startswith("devicemanager") for base in _bases(value)
+    # Show inherited members only from this package, not those of str or Exception.
+    has_own_bases = not is_error and any(
+        base.__module__.startswith("devicemanager") for base in value.__mro__[1:-1]
     )
-    inherited = "   :inherited-members:\n" if ours else ""
+    inherited = "   :inherited-members:\n" if has_own_bases else ""
     kind = "autoexception" if is_error else "autoclass"
     return f"```{{eval-rst}}\n.. {kind}:: {path}\n   :members:\n{inherited}{index_option}```\n"
-
-
-def _bases(value: type) -> Sequence[type]:
-    return value.__mro__[1:-1]
