@@ -184,7 +184,7 @@ def _padded(text: Text, width: int, glyphs: Glyphs) -> Text:
 def _resource_line(totals: ResourceTotals, glyphs: Glyphs, width: int) -> Text:
     gone = max(totals.capacity - totals.allocatable, 0)
     counts = {
-        DeviceState.HELD: totals.held,
+        DeviceState.ALLOCATED: totals.held,
         DeviceState.FREE: max(totals.allocatable - totals.held, 0),
         DeviceState.UNHEALTHY: gone,
     }

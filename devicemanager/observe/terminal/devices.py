@@ -16,7 +16,7 @@ __all__ = ["cells", "counted", "holders", "shares"]
 
 _NAME, _NODE, _COUNTS = 24, 8, 22
 _COUNTED = (
-    DeviceState.HELD,
+    DeviceState.ALLOCATED,
     DeviceState.FREE,
     DeviceState.ALLOCATING,
     DeviceState.UNHEALTHY,

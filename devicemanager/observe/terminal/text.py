@@ -36,7 +36,7 @@ class Glyphs:
 UNICODE = Glyphs(
     {
         DeviceState.FREE: "□",
-        DeviceState.HELD: "■",
+        DeviceState.ALLOCATED: "■",
         DeviceState.ALLOCATING: "◐",
         DeviceState.UNHEALTHY: "▲",
         DeviceState.GONE: "✗",
@@ -48,7 +48,7 @@ UNICODE = Glyphs(
 ASCII = Glyphs(
     {
         DeviceState.FREE: ".",
-        DeviceState.HELD: "#",
+        DeviceState.ALLOCATED: "#",
         DeviceState.ALLOCATING: "~",
         DeviceState.UNHEALTHY: "!",
         DeviceState.GONE: "x",
@@ -60,7 +60,7 @@ ASCII = Glyphs(
 
 STYLES: Mapping[DeviceState, str] = {
     DeviceState.FREE: "green",
-    DeviceState.HELD: "bold cyan",
+    DeviceState.ALLOCATED: "bold cyan",
     DeviceState.ALLOCATING: "bold yellow",
     DeviceState.UNHEALTHY: "bold red",
     DeviceState.GONE: "magenta",

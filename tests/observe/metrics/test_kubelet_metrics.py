@@ -180,7 +180,7 @@ def test_policy_none_aligns_nothing(stopped):
 
 
 def test_what_happens_is_only_noted_until_somebody_looks(stopped, monkeypatch):
-    monkeypatch.setattr(reader, "_AT_ONCE", 3)
+    monkeypatch.setattr(reader, "_QUEUE_LIMIT", 3)
     kubelet, woken = stopped(), []
     reading = Reader(kubelet, lambda: woken.append(1))
     for _ in range(5):

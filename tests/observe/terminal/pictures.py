@@ -15,7 +15,7 @@ from devicemanager.observe.terminal.screen import draw
 from devicemanager.observe.view import NodeView
 from tests.helpers import container, device, pod
 from tests.node import Node, rows
-from tests.observe.view.looking import look_at
+from tests.observe.view.fake_node import view_of
 
 HOSTILE = [
     "\x1b]0;owned\x07\x1b[2J\x1b[31mred",
@@ -40,7 +40,7 @@ def small() -> NodeView:
     node.plugin(rows("--", "nic-"), resource="vendor.com/nic", name="nic.sock")
     node.admit(pod("train", container("main", gpu=2, nic=1)), start=True)
     node.admit(pod("greedy", gpu=9))
-    return look_at(node).look()
+    return view_of(node).refresh()
 
 
 @cache
@@ -50,7 +50,7 @@ def large() -> NodeView:
     node.plugin([device(f"slice-{number:05}", number % 2) for number in range(10_000)])
     for number in range(300):
         node.admit(pod(f"pod-{number}", gpu=10))
-    return look_at(node).look()
+    return view_of(node).refresh()
 
 
 @cache
@@ -67,7 +67,7 @@ def hostile() -> NodeView:
     )
     wants = {ResourceName("vendor.com/nic"): len(ids)}
     node.admit(pod("p", Container(ContainerName("app"), wants)), start=True)
-    return look_at(node).look()
+    return view_of(node).refresh()
 
 
 LINES = tuple(

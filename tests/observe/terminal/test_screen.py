@@ -16,7 +16,7 @@ from tests.helpers import devices
 from tests.node import Node
 from tests.observe.terminal import pictures
 from tests.observe.terminal.pictures import LINES, assert_fits, texts
-from tests.observe.view.looking import look_at
+from tests.observe.view.fake_node import view_of
 
 SIZES = [(80, 24), (200, 60)]
 PICTURES = [pictures.small, pictures.large, pictures.hostile]
@@ -76,7 +76,7 @@ def test_a_single_odd_device_of_ten_thousand_has_a_cell() -> None:
         attrs.evolve(devices("z")[0], health="Bad"),
     ]
     node.plugin(rows)
-    (line,) = texts(look_at(node).look())[2:3]
+    (line,) = texts(view_of(node).refresh())[2:3]
     assert line.count("▲") == 2  # a cell, and its count
 
 

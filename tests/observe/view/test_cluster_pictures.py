@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from devicemanager.observe.view import ClusterPictures, ResourceTotals
+from devicemanager.observe.view import ClusterViewBuilder, ResourceTotals
 from tests.cluster.world import GPU, World
 
 
@@ -15,7 +15,7 @@ def world() -> World:
 
 @pytest.fixture
 def look(world):
-    return ClusterPictures("here", lambda: world.nodes, now=lambda: 0.0).look
+    return ClusterViewBuilder("here", lambda: world.nodes, now=lambda: 0.0).refresh
 
 
 def test_nodes_are_sorted_as_people_count(world, look) -> None:
@@ -56,19 +56,19 @@ def test_what_is_wrong_with_it(world, look) -> None:
 def test_a_rejection_is_remembered_when_its_pod_has_gone(world) -> None:
     world.join("a", gpus=1)
     world.run("many", "a", gpus=2)
-    pictures = ClusterPictures("here", lambda: world.nodes, now=lambda: 0.0)
-    rejection = pictures.look().nodes[0].rejection
+    pictures = ClusterViewBuilder("here", lambda: world.nodes, now=lambda: 0.0)
+    rejection = pictures.refresh().nodes[0].rejection
     world.delete("many", grace=0)
-    (node,) = pictures.look().nodes
+    (node,) = pictures.refresh().nodes
     assert (node.pods, node.rejection) == ((), rejection)
     world.run("more", "a", gpus=3)
-    assert pictures.look().nodes[0].rejection.startswith("default/more ")
+    assert pictures.refresh().nodes[0].rejection.startswith("default/more ")
     world.delete("more", grace=0)
     # Another one of this name has rejected nobody yet.
     gone = world.nodes.pop("a")
-    assert pictures.look().nodes == ()
+    assert pictures.refresh().nodes == ()
     world.nodes["a"] = gone
-    assert pictures.look().nodes[0].rejection == ""
+    assert pictures.refresh().nodes[0].rejection == ""
 
 
 def test_looking_takes_a_tenth_of_the_time(world) -> None:
@@ -80,10 +80,10 @@ def test_looking_takes_a_tenth_of_the_time(world) -> None:
         now += 2.0
         return world.nodes
 
-    pictures = ClusterPictures("here", takes_two_seconds, now=lambda: now)
-    first = pictures.look()
+    pictures = ClusterViewBuilder("here", takes_two_seconds, now=lambda: now)
+    first = pictures.refresh()
     world.nodes.clear()
     now = 21.9
-    assert pictures.look() is first
+    assert pictures.refresh() is first
     now = 22.0
-    assert pictures.look().nodes == ()
+    assert pictures.refresh().nodes == ()

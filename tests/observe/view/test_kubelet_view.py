@@ -20,14 +20,14 @@ from devicemanager.observe.view.plugins import LATEST_CALLS
 from tests import strategies
 from tests.helpers import container, pod
 from tests.node import GPU, Node, rows
-from tests.observe.view.looking import Looked, look_at
+from tests.observe.view.fake_node import ViewedNode, view_of
 
-FREE, HELD, ALLOCATING = DeviceState.FREE, DeviceState.HELD, DeviceState.ALLOCATING
+FREE, HELD, ALLOCATING = DeviceState.FREE, DeviceState.ALLOCATED, DeviceState.ALLOCATING
 UNHEALTHY, GONE = DeviceState.UNHEALTHY, DeviceState.GONE
 
 
 def the_states(view: KubeletView) -> dict[str, DeviceState]:
-    (resource,) = view.look().resources
+    (resource,) = view.refresh().resources
     return dict(zip(resource.layout.ids, resource.states, strict=True))
 
 
@@ -36,7 +36,7 @@ def test_a_device_is_free_held_or_unhealthy():
     node.plugin(rows("0101", d3="Unhealthy"))
     node.admit(pod("p", gpu=1))
 
-    assert the_states(look_at(node)) == {"d0": HELD, "d1": FREE, "d2": FREE, "d3": UNHEALTHY}
+    assert the_states(view_of(node)) == {"d0": HELD, "d1": FREE, "d2": FREE, "d3": UNHEALTHY}
 
 
 def test_a_device_tells_who_holds_it_where_it_is_and_what_its_plugin_said():
@@ -44,7 +44,7 @@ def test_a_device_tells_who_holds_it_where_it_is_and_what_its_plugin_said():
     node.plugin(rows("b1", d1="Overheated"))
     node.admit(pod("p", gpu=1))
 
-    (resource,) = look_at(node).look().resources
+    (resource,) = view_of(node).refresh().resources
 
     first, second = resource.device(0), resource.device(1)
     assert first.holders == (Holder("p", "app"),)
@@ -56,7 +56,7 @@ def test_a_device_on_several_nodes_stands_with_the_lowest():
     node = Node()
     node.plugin(rows("1b-0"))
 
-    (resource,) = look_at(node).look().resources
+    (resource,) = view_of(node).refresh().resources
 
     assert resource.layout.by_node == {0: (1, 3), 1: (0,), None: (2,)}
 
@@ -65,37 +65,37 @@ def test_a_held_device_that_is_not_listed_any_more_is_gone():
     node = Node()
     plugin = node.plugin(rows("01"))
     node.admit(pod("p", gpu=2))
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     plugin.send_list(rows("0"))
 
     assert the_states(view) == {"d0": HELD, "d1": GONE}
-    assert view.look().resources[0].device(1).numa == (1,)
-    assert [each.numbers for each in delta(before, view.look()).devices] == [(1,)]
+    assert view.refresh().resources[0].device(1).numa == (1,)
+    assert [each.numbers for each in delta(before, view.refresh()).devices] == [(1,)]
 
 
 def test_devices_of_a_plugin_that_has_left_are_gone_and_still_held():
     node = Node()
     plugin = node.plugin(rows("01"))
     node.admit(pod("p", gpu=1))
-    view = look_at(node)
+    view = view_of(node)
 
     plugin.leave()
 
-    (resource,) = view.look().resources
+    (resource,) = view.refresh().resources
     assert resource.states == (GONE, GONE)
     assert resource.holders == {"d0": (Holder("p", "app"),)}
     assert not resource.connected
-    assert view.look().plugins[0].stream is Stream.ENDED
+    assert view.refresh().plugins[0].stream is Stream.ENDED
 
 
 def test_devices_are_being_allocated_while_the_plugin_is_asked():
     node = Node()
     plugin = node.plugin(rows("01"))
-    view = look_at(node)
+    view = view_of(node)
     seen = []
-    plugin.before_answer = lambda _: seen.append(view.look().resources[0])
+    plugin.before_answer = lambda _: seen.append(view.refresh().resources[0])
 
     node.admit(pod("p", gpu=1))
 
@@ -107,13 +107,13 @@ def test_devices_are_being_allocated_while_the_plugin_is_asked():
 def test_a_rejected_admission_leaves_nothing_allocating():
     node = Node()
     plugin = node.plugin(rows("01"), allocate_error=RpcError("Unknown", "no"))
-    view = look_at(node)
-    plugin.before_answer = lambda _: view.look()
+    view = view_of(node)
+    plugin.before_answer = lambda _: view.refresh()
 
     node.admit(pod("p", gpu=1))
 
     assert set(the_states(view).values()) == {FREE}
-    assert view.look().resources[0].holders == {}
+    assert view.refresh().resources[0].holders == {}
 
 
 def test_what_leaked_is_held_by_nobody():
@@ -122,7 +122,7 @@ def test_what_leaked_is_held_by_nobody():
 
     node.admit(pod("p", gpu=1))
 
-    (resource,) = look_at(node).look().resources
+    (resource,) = view_of(node).refresh().resources
     assert resource.states == (HELD, FREE)
     assert resource.holders == {"d0": (Holder(""),)}
 
@@ -133,9 +133,9 @@ def test_the_resource_of_a_checkpoint_awaits_its_plugin():
     node.admit(pod("p", gpu=1))
     node.new_process()
 
-    view = look_at(node)
+    view = view_of(node)
 
-    (plugin,) = view.look().plugins
+    (plugin,) = view.refresh().plugins
     assert plugin.stream is Stream.AWAITED
     assert the_states(view) == {"d0": GONE}
 
@@ -145,7 +145,7 @@ def test_a_second_plugin_of_a_resource_stands_by():
     node.plugin(rows("0"), name="old.sock")
     node.plugin(rows("0"), name="new.sock")
 
-    plugins = look_at(node).look().plugins
+    plugins = view_of(node).refresh().plugins
 
     assert [(each.endpoint, each.stream) for each in plugins] == [
         ("new.sock", Stream.SERVING),
@@ -156,20 +156,20 @@ def test_a_second_plugin_of_a_resource_stands_by():
 def test_a_plugin_shows_its_latest_calls_and_what_it_is_asked():
     node = Node()
     node.plugin(rows("0"))
-    looked = Looked(node)
+    looked = ViewedNode(node)
     view, tap = KubeletView(looked), looked.calls.recorder(GPU, "plugin.sock")
-    before = view.look()
+    before = view.refresh()
     for _ in range(LATEST_CALLS + 3):
         tap.begin("Allocate").answered(b"")
     asked = tap.begin("PreStartContainer")
 
-    (plugin,) = view.look().plugins
+    (plugin,) = view.refresh().plugins
     assert [call.number for call in plugin.calls] == list(range(4, LATEST_CALLS + 4))
     assert [call.rpc for call in plugin.in_progress] == ["PreStartContainer"]
-    assert delta(before, view.look()).plugins == (plugin,)
+    assert delta(before, view.refresh()).plugins == (plugin,)
 
     asked.failed("Unavailable", "it left")
-    (plugin,) = view.look().plugins
+    (plugin,) = view.refresh().plugins
     assert (plugin.calls[-1].code, plugin.calls[-1].message) == ("Unavailable", "it left")
 
 
@@ -179,7 +179,7 @@ def test_pod_shows_its_containers_in_order_with_devices():
     init = [container("prepare", gpu=1), container("helper", restartable=True)]
     node.admit(pod("p", container("app", gpu=2), init=init), start=True)
 
-    (shown,) = look_at(node).look().pods
+    (shown,) = view_of(node).refresh().pods
 
     kinds = [(each.name, each.kind, each.state) for each in shown.all_containers]
     assert kinds == [
@@ -196,12 +196,12 @@ def test_pod_shows_its_containers_in_order_with_devices():
 def test_restarted_container_changes_the_view():
     node = Node()
     node.admit(pod("p"), start=True)
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     node.workers.life.exited("p", "app", 3, "")
 
-    (shown,) = delta(before, view.look()).pods
+    (shown,) = delta(before, view.refresh()).pods
     assert (shown.containers[0].state, shown.containers[0].restart_count) == ("running", 1)
 
 
@@ -210,7 +210,7 @@ def test_rejected_pod_shows_the_reason():
     node.plugin(rows("0"))
     node.admit(pod("p", gpu=2))
 
-    (shown,) = look_at(node).look().pods
+    (shown,) = view_of(node).refresh().pods
 
     assert (shown.phase, shown.reason, shown.admitted) == (
         "Failed",
@@ -222,12 +222,12 @@ def test_rejected_pod_shows_the_reason():
 
 def test_pod_shows_the_devices_of_its_claims():
     node = Node()
-    view = look_at(node)
+    view = view_of(node)
     given = pod("p", container("app"))
     node.admit(attrs.evolve(given, resource_claims={}))
     node.pods.records()[0].pod = attrs.evolve(given, resource_claims={"claim": "c"})
 
-    (shown,) = view.look().pods
+    (shown,) = view.refresh().pods
 
     assert shown.containers[0].claim_devices == {"claim": ("pool/a",)}
 
@@ -236,13 +236,13 @@ def test_a_stopped_kubelet_has_pods_and_no_devices():
     node = Node()
     node.plugin(rows("0"))
     node.admit(pod("p", gpu=1))
-    looked = Looked(node)
+    looked = ViewedNode(node)
     view = KubeletView(looked)
-    before = view.look()
+    before = view.refresh()
 
     looked.stopped = True
 
-    after = view.look()
+    after = view.refresh()
     assert (after.serving, after.resources, after.plugins) == (False, (), ())
     assert [each.uid for each in after.pods] == ["p"]
     changes = delta(before, after)
@@ -252,17 +252,17 @@ def test_a_stopped_kubelet_has_pods_and_no_devices():
 def test_numa_nodes_are_those_of_the_machine_and_of_devices():
     node = Node(numa=None)
     node.plugin(rows("1"))
-    assert look_at(node).look().numa_nodes == (1,)
-    assert look_at(Node()).look().numa_nodes == (0, 1)
+    assert view_of(node).refresh().numa_nodes == (1,)
+    assert view_of(Node()).refresh().numa_nodes == (0, 1)
 
 
 def test_nothing_new_is_the_same_picture():
     node = Node()
     node.plugin(rows("01"))
     node.admit(pod("p", gpu=1))
-    view = look_at(node)
+    view = view_of(node)
 
-    assert view.look() is view.look()
+    assert view.refresh() is view.refresh()
 
 
 def test_only_what_changed_is_another_object():
@@ -270,12 +270,12 @@ def test_only_what_changed_is_another_object():
     node.plugin(rows("01"))
     node.plugin(rows("01"), resource="vendor.com/nic", name="nic.sock")
     node.admit(pod("p", gpu=1))
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     node.admit(pod("q", gpu=1))
 
-    after = view.look()
+    after = view.refresh()
     assert after.revision == before.revision + 1
     assert after.pods[0] is before.pods[0]
     assert after.plugins is before.plugins
@@ -286,13 +286,13 @@ def test_only_what_changed_is_another_object():
 def test_a_delta_names_the_devices_that_changed():
     node = Node()
     plugin = node.plugin(rows("0101"))
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     node.admit(pod("p", gpu=1))
     plugin.send_list(rows("0101", d3="Unhealthy"))
 
-    changes = delta(before, view.look())
+    changes = delta(before, view.refresh())
     assert [each.numbers for each in changes.devices] == [(0, 3)]
     assert [each.uid for each in changes.pods] == ["p"]
     assert {"admitted", "devices-updated"} <= {event.kind for event in changes.events}
@@ -303,12 +303,12 @@ def test_a_terminated_pod_is_removed_and_its_device_free():
     node = Node()
     node.plugin(rows("0"))
     node.admit(pod("p", gpu=1))
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     node.terminate("p")
 
-    changes = delta(before, view.look())
+    changes = delta(before, view.refresh())
     assert (changes.removed_pods, changes.devices[0].numbers) == (("p",), (0,))
 
 
@@ -328,10 +328,10 @@ steps = st.lists(
 def test_looking_again_shows_what_a_first_look_shows(steps):
     """However it came about: parts that are kept must not be out of date."""
     node, plugins = Node(), {}
-    looked = Looked(node)
+    looked = ViewedNode(node)
     view = KubeletView(looked)
     for step in steps:
-        before = view.look()
+        before = view.refresh()
         match step:
             case ("list", resource, rows):
                 if resource not in plugins:
@@ -346,7 +346,7 @@ def test_looking_again_shows_what_a_first_look_shows(steps):
                     continue  # it is admitted already
             case ("terminate", uid) if uid in looked.pod_store.uids():
                 node.terminate(uid)
-        after, fresh = view.look(), KubeletView(looked).look()
+        after, fresh = view.refresh(), KubeletView(looked).refresh()
         assert contents(after) == contents(fresh)
         assert_delta_leads(before, after)
 

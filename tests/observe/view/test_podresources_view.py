@@ -7,7 +7,7 @@ from devicemanager.observe.view import DeviceState, Holder, PodResourcesView, de
 from tests.helpers import pod
 from tests.node import GPU, Node, rows
 
-FREE, HELD, GONE = DeviceState.FREE, DeviceState.HELD, DeviceState.GONE
+FREE, HELD, GONE = DeviceState.FREE, DeviceState.ALLOCATED, DeviceState.GONE
 
 
 def answers(node: Node):
@@ -37,7 +37,7 @@ def test_devices_are_free_or_held_by_a_pod():
     node.plugin(rows("b1-"))
     node.admit(pod("p", gpu=1))
 
-    picture = PodResourcesView("here").look(*answers(node))
+    picture = PodResourcesView("here").refresh(*answers(node))
 
     (resource,) = picture.resources
     assert (resource.name, resource.states) == (GPU, (HELD, FREE, FREE))
@@ -53,13 +53,13 @@ def test_a_held_device_that_is_not_allocatable_is_gone():
     node.admit(pod("p", gpu=1))
     plugin.send_list(rows("01", d0="Unhealthy"))
 
-    (resource,) = PodResourcesView("here").look(*answers(node)).resources
+    (resource,) = PodResourcesView("here").refresh(*answers(node)).resources
 
     assert dict(zip(resource.layout.ids, resource.states, strict=True)) == {"d0": GONE, "d1": FREE}
 
 
 def test_what_the_service_does_not_tell_is_said():
-    picture = PodResourcesView("here").look([], podresources.Allocatable())
+    picture = PodResourcesView("here").refresh([], podresources.Allocatable())
 
     assert (picture.plugins, picture.events) == (None, None)
     assert "unhealthy" in picture.notes[0]
@@ -71,12 +71,12 @@ def test_equal_answers_are_one_picture_and_others_keep_what_is_the_same():
     node.plugin(rows("0"), resource="vendor.com/nic", name="nic.sock")
     node.admit(pod("p", gpu=1))
     view = PodResourcesView("here")
-    before = view.look(*answers(node))
-    assert view.look(*answers(node)) is before
+    before = view.refresh(*answers(node))
+    assert view.refresh(*answers(node)) is before
 
     node.admit(pod("q", gpu=1))
 
-    after = view.look(*answers(node))
+    after = view.refresh(*answers(node))
     assert after.resources[1] is before.resources[1]
     assert after.pods[0] is before.pods[0]
     assert after.resources[0].layout is before.resources[0].layout
@@ -93,7 +93,7 @@ def test_a_kubelet_that_tells_no_allocatable_devices_tells_held_ones():
     node.admit(pod("p", gpu=1))
     pods, _ = answers(node)
 
-    picture = PodResourcesView("here").look(pods, None)
+    picture = PodResourcesView("here").refresh(pods, None)
 
     (resource,) = picture.resources
     assert (resource.layout.ids, resource.states) == (("d0",), (HELD,))
@@ -107,6 +107,6 @@ def test_claims_show_their_devices():
         "p", "default", (podresources.Container("app", dynamic_resources=(claim,)),)
     )
 
-    (shown,) = PodResourcesView("here").look([told], podresources.Allocatable()).pods
+    (shown,) = PodResourcesView("here").refresh([told], podresources.Allocatable()).pods
 
     assert shown.containers[0].claim_devices == {"c": ("pool/a",)}

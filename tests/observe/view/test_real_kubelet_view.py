@@ -11,7 +11,7 @@ def test_a_plugin_shows_its_stream_and_its_latest_calls(mock_kubelet, simulated_
     simulated_plugin("vendor.com/gpu", 2)
     mock_kubelet.admit(pod_manifest("train", {"vendor.com/gpu": 1}))
 
-    picture = view.look()
+    picture = view.refresh()
 
     (plugin,) = picture.plugins
     assert (plugin.resource, plugin.stream, plugin.lists) == ("vendor.com/gpu", Stream.SERVING, 1)

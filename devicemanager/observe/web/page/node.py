@@ -25,9 +25,9 @@ class SiteNode:
         self._documents = Documents()
         self._kinds: Table = {name: _kind(kind) for name, kind in KINDS.items()}
 
-    def look(self) -> Document:
+    def refresh(self) -> Document:
         """The node as it is; for one thread at a time."""
-        document = self._documents.of(self._view.look(), self._kubelet.faults.list())
+        document = self._documents.of(self._view.refresh(), self._kubelet.faults.list())
         site = {"steers": self._site.steers, "simulated": sorted(self._site.simulated())}
         return {**document, ("site", ""): {"site": site}, ("kinds", ""): self._kinds}
 

@@ -44,7 +44,7 @@ _EVENTS: Final = 200
 class Node(Protocol):
     """What is looked at."""
 
-    def look(self) -> Document:
+    def refresh(self) -> Document:
         """The node as it is; for one thread at a time. May take its time."""
 
     def events(self) -> Sequence[Event]:
@@ -195,7 +195,7 @@ class Updates:
         before = self._seen
         events = [event for event in self._node.events() if event.number > before.last_event]
         latest = events[-1].number if events else before.last_event
-        document = self._node.look()
+        document = self._node.refresh()
         told = changes(before.document, document)
         if told or events or not before.version:
             seen = _Seen(before.version + 1, document, latest)

@@ -21,7 +21,7 @@ from devicemanager.observe.view.values import (
 )
 from devicemanager.observe.web.page.document import Documents
 
-F, H, U, G = DeviceState.FREE, DeviceState.HELD, DeviceState.UNHEALTHY, DeviceState.GONE
+F, H, U, G = DeviceState.FREE, DeviceState.ALLOCATED, DeviceState.UNHEALTHY, DeviceState.GONE
 
 
 def layout(*numa):

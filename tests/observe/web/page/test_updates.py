@@ -25,7 +25,7 @@ class FakeNode:
         self.failures = []
         self.broken = False
 
-    def look(self):
+    def refresh(self):
         self.looks += 1
         if self.broken:
             raise RuntimeError("broken")

@@ -8,7 +8,7 @@ from devicemanager.observe.view import KubeletView
 from tests.node import Node
 
 
-class Looked:
+class ViewedNode:
     """What ``KubeletView`` asks of a ``MockKubelet``."""
 
     root = "/node"
@@ -33,5 +33,5 @@ class Looked:
         return {"app": {"claim": ("pool/a",)}}
 
 
-def look_at(node: Node) -> KubeletView:
-    return KubeletView(Looked(node))
+def view_of(node: Node) -> KubeletView:
+    return KubeletView(ViewedNode(node))
