@@ -19,7 +19,7 @@ from podresources import (
     PodResourcesServer,
 )
 from tests.observe.terminal.test_signals import COMMAND, under_a_shell
-from tests.observe.terminal.watching import Watched
+from tests.observe.terminal.watched import Watched
 
 GPU = "vendor.com/gpu"
 
@@ -48,15 +48,15 @@ def test_it_is_live_on_a_terminal_and_outlives_its_kubelet(socket):
     server = PodResourcesServer(node("a"), socket)
     server.start()
     with Watched() as watched, under_a_shell(watched, top):
-        watched.wait_for("■ 1 held  □ 2 free")
+        watched.wait_for("■ 1 allocated  □ 2 free")
         server.stop()
         watched.wait_for("there is no socket")
         with PodResourcesServer(node("a", "b"), socket):
-            watched.wait_for("■ 2 held  □ 1 free")
+            watched.wait_for("■ 2 allocated  □ 1 free")
             watched.wait_until(lambda: "there is no socket" not in watched.text)
             watched.press("q")
             watched.wait_for("ENDED 0")
-        assert watched.is_given_back
+        assert watched.is_restored
 
 
 def test_as_data(socket, capsys):

@@ -22,8 +22,8 @@ __all__ = ["Reader"]
 
 T = TypeVar("T")
 
+# Queue length at which ``wake`` is called.
 _QUEUE_LIMIT: Final = 1000
-"""Queue length at which ``wake`` is called."""
 
 
 class Reader:

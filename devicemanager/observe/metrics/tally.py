@@ -23,13 +23,13 @@ memory here and in every system that stores the metrics."""
 OTHERS: Final = "(others)"
 """Label of all further resources; not a valid resource name."""
 
+# ``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), without those that a mock
+# kubelet never has.
 _KNOWN_REASONS: Final = frozenset(
     {messages.UNEXPECTED_ADMISSION_ERROR, messages.TOPOLOGY_AFFINITY_ERROR}
     | {messages.OUT_OF.format(resource=name) for name in ("cpu", "memory", "pods")}
     | {messages.OUT_OF.format(resource="ephemeral-storage")}
 )
-"""``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), without those that a mock
-kubelet never has."""
 
 
 class Histogram:

@@ -15,8 +15,8 @@ from devicemanager.kubelet.telemetry import NodeTelemetry
 
 __all__ = ["ClusterNodeView", "ClusterView", "ClusterViewBuilder", "ResourceTotals"]
 
+# A view is reused for this multiple of the time that it took to build.
 _SHARE = 10
-"""A view is reused for this multiple of the time that it took to build."""
 
 
 @attrs.frozen

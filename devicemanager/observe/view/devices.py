@@ -23,8 +23,8 @@ from devicemanager.observe.view.values import DeviceState, Holder, Layout, Resou
 
 __all__ = ["Holders", "Layouts", "by_node", "resource_view"]
 
+# All allocations of one pod.
 _Rows = tuple[tuple[ResourceName, ContainerName, AllocatedDevices], ...]
-"""All allocations of one pod."""
 
 
 class Holders:

@@ -17,13 +17,13 @@ __all__ = ["LATEST_CALLS", "Plugins"]
 LATEST_CALLS = 8
 """Number of calls shown for each plugin."""
 
+# Number of plugins whose calls are stored; a plugin can register under any number of names.
 _MOST_PLUGINS = 1024
-"""Number of plugins whose calls are stored; a plugin can register under any number of names."""
 
 _LIST_AND_WATCH = "ListAndWatch"
 
+# Resource and endpoint.
 _Key = tuple[str | None, str]
-"""Resource and endpoint."""
 
 
 class Plugins:

@@ -36,8 +36,8 @@ NOTES = (
 NO_ALLOCATABLE = "This kubelet does not list allocatable devices: only allocated ones are shown."
 """Note for kubelets before 1.23 and those that have the method disabled."""
 
+# NUMA nodes by device ID; empty if unknown.
 _Nodes = dict[str, tuple[int, ...]]
-"""NUMA nodes by device ID; empty if unknown."""
 
 T = TypeVar("T")
 
@@ -49,15 +49,15 @@ class PodResourcesView:
         """``source`` describes where the responses come from."""
         self._view = NodeView(0, source, notes=NOTES)
 
-    def look(
+    def refresh(
         self, pods: Sequence[podresources.Pod], allocatable: podresources.Allocatable | None
     ) -> NodeView:
         """Build a view from the responses to List and GetAllocatableResources. ``allocatable``
         is None if the kubelet does not serve that method."""
         before = self._view
         notes = NOTES if allocatable is not None else (NO_ALLOCATABLE, *NOTES[2:])
-        views = _kept(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))
-        resources = _kept(
+        views = _reuse(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))
+        resources = _reuse(
             before.resources, _resources(before, pods, allocatable), attrgetter("name")
         )
         if views is before.pods and resources is before.resources and notes == before.notes:
@@ -74,7 +74,7 @@ class PodResourcesView:
         return self._view
 
 
-def _kept(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
+def _reuse(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
     """Return ``after``, but with the objects of ``before`` that are equal."""
     old = {key(view): view for view in before}
     return reuse_unchanged(before, [reuse_equal(old.get(key(view)), view) for view in after])

@@ -18,8 +18,8 @@ __all__ = ["Pods"]
 _FIELDS: Final = [each.name for each in attrs.fields(PodRecord) if each.name != "statuses"]
 _NO_DEVICES: Final[AllocatedByContainer] = {}
 
+# Everything that a description is made of. Comparing it costs less than making one.
 _Facts = tuple[AllocatedByContainer, PodClaims, tuple[object, ...]]
-"""Everything that a description is made of. Comparing it costs less than making one."""
 
 
 class Pods:

@@ -1,4 +1,4 @@
-"""A node without sockets, as ``KubeletView`` looks at it."""
+"""A node without sockets that ``KubeletView`` can read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.node import Node
 
 
 class ViewedNode:
-    """What ``KubeletView`` asks of a ``MockKubelet``."""
+    """The part of a ``MockKubelet`` that ``KubeletView`` uses."""
 
     root = "/node"
 

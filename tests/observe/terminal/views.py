@@ -1,4 +1,4 @@
-"""Pictures to draw, and what a terminal would show of them."""
+"""Views to draw, and the lines that a terminal shows of them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ HOSTILE = [
     "\u5e45\u306e\u5e83\u3044\u6587\u5b57",
     "",
 ]
-"""Texts of plugins that mean no good, or of people who write otherwise."""
+"""Texts of malicious plugins, and scripts that terminals render differently."""
 
 
 @cache
 def small() -> NodeView:
-    """Two NUMA nodes, a resource of eight and one of two; a pod that runs and one rejected."""
+    """Two NUMA nodes, resources with eight and two devices, a running and a rejected pod."""
     node = Node(topology_policy="restricted")
     node.plugin(rows("00001111", "gpu-", **{"gpu-5": "Overheated"}), name="gpu.sock")
     node.plugin(rows("--", "nic-"), resource="vendor.com/nic", name="nic.sock")
@@ -55,7 +55,7 @@ def large() -> NodeView:
 
 @cache
 def hostile() -> NodeView:
-    """Every hostile text as a device id, a health, and in the names that are let through."""
+    """Every hostile text as a device ID and a health, and in all names that are accepted."""
     node = Node()
     ids = [text or "empty" for text in HOSTILE]
     node.plugin(
@@ -76,19 +76,19 @@ LINES = tuple(
 
 
 def texts(
-    picture: NodeView,
+    view: NodeView,
     pane: Pane | None = None,
     size: tuple[int, int] = (80, 24),
     lines: tuple[LogLine, ...] | None = LINES,
     **state: object,
 ) -> list[str]:
-    """The lines of the screen, without colours."""
-    drawn = draw(picture, ScreenState(pane=pane, **state), *size, Shown(lines))
+    """Return the lines of the screen without colours."""
+    drawn = draw(view, ScreenState(pane=pane, **state), *size, Shown(lines))
     return [line.plain for line in drawn.lines]
 
 
 def assert_fits(lines: list[str], width: int, height: int) -> None:
-    """The screen has its rows, each fits, and nothing leaves its cell."""
+    """Check that the screen has all rows, each fits, and no character leaves its cell."""
     assert len(lines) == height
     for line in lines:
         assert cell_len(line) <= width
