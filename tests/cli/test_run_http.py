@@ -69,7 +69,7 @@ def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys
         (["--http", "192.0.2.1:1", "--http-allow-remote"], "cannot listen on 192.0.2.1:1"),
         (
             ["--http", "0.0.0.0:1", "--http-allow-remote", "--control"],
-            "and with it the control API: give --control-allow-remote, too",
+            "expose the control API to other hosts: give --control-allow-remote, too",
         ),
         (["--http", "x"], "--http: invalid address 'x'"),
     ],

@@ -40,7 +40,7 @@ def test_without_a_terminal_it_looks_once(socket, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == [GPU, "NUMA", "1", "■□□", "1■", "2□"]
     assert lines[4].split() == ["default/train", "gpu", "a"]
-    assert "PodResources tells no unhealthy devices" in lines[5]
+    assert "Not listed by PodResources: unhealthy devices" in lines[5]
 
 
 def test_it_is_live_on_a_terminal_and_outlives_its_kubelet(socket):

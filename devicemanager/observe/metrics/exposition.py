@@ -21,6 +21,7 @@ def text_of(collector: Collector) -> bytes:
     ``prometheus_client`` adds ``_total`` to the name of each counter in its HELP and TYPE
     lines. Some of the kubelet's counters have no such suffix, so it is removed again.
     """
+    # The kubelet does not show a vector before its first value; the library would.
     families = [family for family in collector.collect() if family.samples]
     text = b"\n" + generate_latest(_Collected(families))
     for family in families:

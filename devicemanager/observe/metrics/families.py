@@ -111,6 +111,7 @@ def of_resources(
             for (container, pod, namespace), at in started
         ),
     )
+    # Constant: a mock kubelet can always read its containers.
     for name in errors:
         yield _gauge(name, "1 if the container metrics could not be read, else 0.", [({}, 0)])
 

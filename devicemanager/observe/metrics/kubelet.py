@@ -48,6 +48,7 @@ class KubeletMetrics(Collector):
         """Return the current metric families of the kubelet's version."""
         kubelet = self._kubelet
         names = kubelet.settings.behaviour.admission_metrics
+        # Families are built inside ``read``: the tally must not change while it is rendered.
         return [
             *self._reader.read(
                 lambda tally: [*families.of_plugins(tally), *families.of_admissions(tally, names)]

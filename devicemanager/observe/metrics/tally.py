@@ -134,6 +134,8 @@ class Tally:
             self.rejections[_reason_label(reason)] += 1
         if self.aligns and in_topology_manager:
             self.errors += 1
+        # A pod scope counts pods, a container scope counts containers, also those that were
+        # aligned before a later container of the same pod failed.
         if self.guarantees:
             self.not_aligned += reason == messages.TOPOLOGY_AFFINITY_ERROR
             self.aligned += not in_topology_manager if self.per_pod else admission.containers

@@ -65,6 +65,7 @@ class ClusterSubject:
     def title(self, pane: Pane, glyphs: Glyphs) -> Text:
         title = Text()
         if pane is Pane.NODES:
+            # In the order of ``_STATES``, so that the counts do not swap places on changes.
             states = Counter(_state(node) for node in self.view.nodes)
             for state, style in _STATES.items():
                 if count := states[state]:
@@ -190,6 +191,7 @@ def _resource_line(totals: ResourceTotals, glyphs: Glyphs, width: int) -> Text:
         DeviceState.FREE: max(totals.allocatable - totals.held, 0),
         DeviceState.UNHEALTHY: unavailable,
     }
+    # At least a cell for each state, even if the text beside the bar is then cut.
     room = min(_BAR, max(width - 60, len(counts)))
     bar = Text()
     for state, share in shares(counts, room).items():

@@ -41,6 +41,7 @@ def cells(view: NodeView, shown: Shown, width: int) -> Rows[_Strip]:
 
     If the pane fills the screen, long strips are divided so that each device has a cell.
     """
+    # The overview has one line per NUMA node, so that all resources fit on a screen.
     step = _cells_width(width) if shown.whole else None
     strips = [strip for resource in view.resources for strip in _strips(resource, step)]
     return Rows(
@@ -98,6 +99,7 @@ def _members(states: Sequence[DeviceState], numbers: Sequence[int]) -> Sequence[
 
 
 def _bar(states: Sequence[DeviceState], width: int, glyphs: Glyphs) -> Text:
+    # One style per run of equal states, not per cell: a line can have hundreds of cells.
     bar = Text()
     start = 0
     for number in range(1, len(states) + 1):
@@ -138,7 +140,7 @@ def counted(
     for state in _COUNTED:
         if count := sum(each.count(state) for each in (states, *more)):
             glyph = glyphs.states[state]
-            text = f"{glyph} {count} {state}" if words else f"{count}{glyph}"
+            text = f"{glyph} {count} {state.label}" if words else f"{count}{glyph}"
             parts.append(Text(text, STYLES[state]))
     return Text("  " if words else " ").join(parts) if parts else Text("no devices", "dim")
 
@@ -154,6 +156,7 @@ class _Device:
 
 def holders(view: NodeView, shown: Shown, _: int) -> Rows[_Device]:
     """Return a row for each device: its state, NUMA nodes and holders."""
+    # Looked up once: a search over 10,000 devices needs the titles of their pods.
     titles = {pod.uid: pod.title for pod in view.pods}
     return Rows(
         [
@@ -169,7 +172,7 @@ def holders(view: NodeView, shown: Shown, _: int) -> Rows[_Device]:
 def _words(item: _Device, titles: Mapping[str, str]) -> str:
     resource, number = item.resource, item.number
     id_ = resource.layout.ids[number]
-    return f"{resource.name} {id_} {resource.states[number]} {_holders_text(item, titles)}"
+    return f"{resource.name} {id_} {resource.states[number].label} {_holders_text(item, titles)}"
 
 
 def _holders_text(item: _Device, titles: Mapping[str, str]) -> str:
@@ -191,7 +194,7 @@ def _device_line(item: _Device, titles: Mapping[str, str], glyphs: Glyphs, width
             " ",
             column(device.id, max((width - 46) // 2, 8), "", glyphs),
             " ",
-            Text(f"{glyphs.states[device.state]} {device.state.value:10} ", style),
+            Text(f"{glyphs.states[device.state]} {device.state.label:10} ", style),
             column(",".join(map(str, (device.numa or ())[:8])) or "-", 4, "dim", glyphs),
             " ",
             safe(_holders_text(item, titles)),

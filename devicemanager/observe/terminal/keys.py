@@ -91,6 +91,7 @@ def pressed(
 ) -> ScreenState:
     """Return the state after a key. ``page`` is the number of rows that PageDown scrolls,
     ``last`` the greatest offset. The keys 1, 2, … select one of the ``panes``."""
+    # Before everything else: while typing, letters are text and not commands.
     if state.typing:
         return _typed(state, key)
     if state.help:
@@ -129,6 +130,7 @@ def _scrolled(state: ScreenState, key: str, page: int, last: int) -> ScreenState
     if state.pane is Pane.EVENTS:
         # Counted from the end, so that the rows on the screen stay when new ones arrive.
         step = -step
+    # The list may have become shorter since the offset was set.
     offset = min(state.offset, last) + step
     return attrs.evolve(state, offset=min(max(offset, 0), last))
 

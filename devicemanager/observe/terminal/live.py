@@ -51,6 +51,7 @@ class LogLines:
     def add(self, line: LogLine) -> None:
         """Append a line."""
         with self._lock:
+            # A list for the new lines: copying the tuple for each line would be quadratic.
             self._new.append(line)
             self.count += 1
             if len(self._new) > self._most:
@@ -171,6 +172,7 @@ class LiveView:
             error: BaseException | None = None
         except BaseException as raised:
             error = raised
+        # Not after ``close``: its caller knows that the view ends.
         if not self._closing or self._state.quit:
             self.end()
             self._ended(error)
@@ -189,6 +191,8 @@ class LiveView:
         return self._drawn
 
     def _rendered(self, screen: Screen, width: int) -> list[str]:
+        # ``rich`` only turns styles into escapes. Layout is done already, and wrapping or
+        # cropping here would break the width of lines.
         console = self._console
         console.width = width
         with console.capture() as capture:
@@ -227,6 +231,7 @@ class LiveView:
 
     def _take(self, data: bytes) -> None:
         for key in keys(data):
+            # The screen of the last drawing: keys refer to what the user sees.
             screen = self._screen
             self._state = pressed(self._state, key, screen.page, screen.last, screen.panes)
         self._closing |= self._state.quit

@@ -68,7 +68,7 @@ class NodeSubject:
     def legend(self, glyphs: Glyphs) -> Text:
         legend = Text(" ")
         for state in DeviceState:
-            legend.append(f"{glyphs.states[state]} {state}  ", STYLES[state])
+            legend.append(f"{glyphs.states[state]} {state.label}  ", STYLES[state])
         return legend
 
     def title(self, pane: Pane, glyphs: Glyphs) -> Text:

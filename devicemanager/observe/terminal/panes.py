@@ -66,6 +66,7 @@ def _plugin_line(plugin: PluginView, shown: Shown, width: int) -> Text:
 def _doing(plugin: PluginView, shown: Shown) -> Text:
     """Return the call in progress, or else the last call."""
     if plugin.in_progress:
+        # The oldest one: a plugin that hangs is what the user is looking for.
         call = plugin.in_progress[0]
         seconds = max(shown.now - call.time, 0.0)
         return Text(f"{call.rpc} for {seconds:.0f} s", "bold yellow")
@@ -96,6 +97,7 @@ def _pods(view: NodeView, shown: Shown, _: int) -> Rows[_PodRow]:
     pods = view.pods if view.events is None else view.pods[::-1]
     rows: Sequence[_PodRow] = pods
     if shown.whole:
+        # Flat rows, so that scrolling and the filter need not know about nesting.
         rows = list(chain.from_iterable((pod, *pod.all_containers) for pod in pods))
     return Rows(rows, _pod_words, lambda row, width: _pod_line(row, shown.glyphs, width))
 

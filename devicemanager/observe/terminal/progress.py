@@ -52,6 +52,7 @@ class Work:
 
     def __enter__(self) -> Self:
         self._begin = self._reported = self._now()
+        # None if the process was started without a standard error.
         if self._stream is not None and self._stream.isatty():
             self._bar = _bar(self._title, self._total, self._stream)
             self._bar[0].start()
@@ -94,16 +95,16 @@ class Work:
 
     def print(self, line: str, style: str = "") -> None:
         """Print a line on standard output, with a style if that is a terminal."""
+        if not sys.stdout.isatty():
+            print(line, flush=True)
+            return
+        # Inside, as in ``_bar``: without a terminal, long work does not load ``rich``.
         from rich.console import Console
         from rich.text import Text
 
-        if self._bar is not None and sys.stdout.isatty():
-            # Both are the same terminal: the console of the bar keeps the two apart.
-            self._bar[0].console.print(Text(line, style=style))
-        elif sys.stdout.isatty():
-            Console(highlight=False).print(Text(line, style=style))
-        else:
-            print(line, flush=True)
+        # The bar is on the same terminal: its console keeps the two apart.
+        console = Console(highlight=False) if self._bar is None else self._bar[0].console
+        console.print(Text(line, style=style))
 
     def tracked(self, items: Iterable[T]) -> Iterator[T]:
         """Yield the items and count each one as a step."""

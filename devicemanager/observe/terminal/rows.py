@@ -80,4 +80,5 @@ class Rows(Generic[T]):
 
     def window(self, first: int, height: int, width: int) -> list[Text]:
         """Render at most ``height`` rows, starting at row ``first``."""
+        # The only place that renders rows: the cost is that of the screen, not of the node.
         return [self.line(item, width) for item in self.items[first : first + height]]

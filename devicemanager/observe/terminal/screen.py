@@ -122,6 +122,7 @@ def draw(
     if not state.help and len(middle) + len(subject.notes) < body:
         middle += [Text(), *_notes(subject, width, shown.glyphs)]
     lines = [*head, *middle[:body]]
+    # Always ``height`` lines: the line with the keys stays at the bottom.
     lines += [Text()] * (height - 1 - len(lines))
     lines.append(_keys_line(subject, state, width, shown))
     return Screen(tuple(lines[:height]), max(body - 1, 1), last, subject.panes)
@@ -140,6 +141,7 @@ def _header(subject: Subject, state: ScreenState, width: int, glyphs: Glyphs) ->
         line.append("  paused", "bold yellow")
     line = joined([line], width, glyphs)
     line.pad_right(max(width - line.cell_len, 0))
+    # Padded first: the reversed background has to reach the edge of the screen.
     line.stylize("reverse")
     return line
 
@@ -233,6 +235,7 @@ def _pane(placed: _Placed, width: int, height: int, shown: Shown) -> list[Text]:
     subject, pane, its_rows = placed.subject, placed.pane, placed.rows
     count, room = len(its_rows), height - 1
     hidden = count - room
+    # Events are oldest first, and the newest matter.
     first = max(hidden, 0) if pane is Pane.EVENTS else 0
     more = f" {hidden} more" if hidden > 0 else ""
     title = _title(subject, pane, width, shown.glyphs, more)

@@ -31,6 +31,7 @@ def is_live_terminal() -> bool:
 
 def standard_terminal() -> Terminal:
     """Return the terminal at standard output; it has keys if standard input is one, too."""
+    # Earlier output must come before the alternate screen, or it would appear inside it.
     sys.stdout.flush()
     return Terminal(sys.stdout.fileno(), _keys_descriptor(), sys.stdout.encoding)
 

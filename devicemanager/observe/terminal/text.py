@@ -120,6 +120,7 @@ def joined(parts: Iterable[Text | str], width: int, glyphs: Glyphs = UNICODE) ->
     for part in parts:
         line.append(part)
     if line.cell_len > width:
+        # One cell less, for the ellipsis that marks a cut line.
         line.truncate(max(width - 1, 0))
         if width > 0:
             line.append(glyphs.ellipsis)

@@ -106,6 +106,7 @@ class Terminal:
     def leave(self, *, for_good: bool = False) -> None:
         """Restore the terminal; ``for_good`` makes later calls of ``enter`` do nothing. Never
         raises, even if the terminal is gone."""
+        # Before the lock: a thread that waits for it in ``enter`` must not succeed afterwards.
         self._given_up |= for_good
         with self._patiently() as is_ours:
             if not self._entered:
@@ -115,6 +116,7 @@ class Terminal:
                 if self.input is not None and self._saved is not None:
                     termios.tcsetattr(self.input, termios.TCSANOW, self._saved)
             with contextlib.suppress(OSError):
+                # Without the lock a write of another thread still blocks; ours would, too.
                 if is_ours:
                     self._write(_LEAVE)
 
@@ -187,6 +189,7 @@ class Terminal:
             self._write("".join(parts))
 
     def _write(self, text: str) -> None:
+        # ``os.write`` may write only a part, as when a signal arrives.
         rest = memoryview(text.encode(self._encoding, "backslashreplace"))
         while rest:
             rest = rest[os.write(self.output, rest) :]

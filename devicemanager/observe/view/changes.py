@@ -54,6 +54,7 @@ def delta(before: NodeView, after: NodeView) -> Delta:
     # Identity is enough: the builder reuses the object of an unchanged resource.
     changed = [each for each in after.resources if old.get(each.name) is not each]
     same_layout = [each for each in changed if not _is_other_layout(old.get(each.name), each)]
+    # A resource with another layout is sent whole: device numbers mean something else now.
     return Delta(
         after.revision,
         tuple([each for each in changed if _is_other_layout(old.get(each.name), each)]),
@@ -83,6 +84,7 @@ def _devices(old: ResourceView, new: ResourceView) -> DevicesDelta:
         # The columns differ in length if a listed device became an unlisted one or vice versa.
         pairs = zip_longest(new.health, old.health)
         changed.update(number for number, (health, was) in enumerate(pairs) if health != was)
+    # Holders can change while the state stays: a device passes from an init container to an app.
     others = {id_ for id_, holders in new.holders.items() if old.holders.get(id_) != holders}
     others |= old.holders.keys() - new.holders.keys()
     if others:
@@ -93,6 +95,7 @@ def _devices(old: ResourceView, new: ResourceView) -> DevicesDelta:
 def _new(before: tuple[PodInfo, ...], after: tuple[PodInfo, ...]) -> tuple[PodInfo, ...]:
     if before is after:
         return ()
+    # ``id`` is safe here: ``before`` keeps its objects alive, so no ID can be reused.
     same = set(map(id, before))
     return tuple([pod for pod in after if id(pod) not in same])
 
@@ -106,6 +109,7 @@ def _gone(before: Iterable[object], after: Iterable[object], key: str) -> tuple[
 
 
 def _newer_events(before: NodeView, after: NodeView) -> tuple[Event, ...]:
+    # By number, not by identity: the buffer drops old events while new ones are added.
     last = before.events[-1].number if before.events else 0
     return tuple([event for event in after.events or () if event.number > last])
 

@@ -124,8 +124,10 @@ class ClusterViewBuilder:
         return ClusterView(self._source, nodes, _totals(nodes))
 
     def _node(self, name: str, node: ObservedNode) -> ClusterNodeView:
+        # Ready is the last condition, as in the kubelet's status (``defaultNodeStatusFuncs``).
         *pressures, ready = node.conditions()
         records = node.kubelet.pod_store.records()
+        # In order of arrival, so that the newest rejection is the one that stays.
         for record in records:
             if record.rejected:
                 # Remembered: the record is removed when the pod is deleted from the API server.

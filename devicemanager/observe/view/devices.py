@@ -72,6 +72,7 @@ class Holders:
                 for resource, holding in by_resource.items()
             ]
         )
+        # Stored, because ``_remove`` runs when the ledger no longer has them.
         self._rows[pod] = rows
         for resource, container, holding in rows:
             holders = self._by_resource.setdefault(resource, {})
@@ -124,6 +125,7 @@ class Layouts:
 def _layout(device_index: DeviceIndex, others: Mapping[str, Nodes]) -> Layout:
     ids = tuple(sorted(others))
     numa = (*device_index.numa, *(others[id_] for id_ in ids))
+    # Unlisted devices come last, so that they do not change the numbers of listed ones.
     return Layout((*device_index.ids, *ids), numa, by_node(numa))
 
 
@@ -138,6 +140,7 @@ def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
 def _lowest(nodes: Nodes) -> int | None:
     if not nodes:
         return None
+    # Plugins can send any number. The kubelet ignores nodes that the machine does not have.
     return min((node for node in nodes if 0 <= node < MAX_NUMA_NODES), default=None)
 
 
@@ -160,6 +163,7 @@ def resource_view(
     devices = devices or EMPTY
     held = holders.of(name)
     index = devices.device_index.index
+    # Allocated, but no longer listed: without these rows, a pod's device would be missing.
     others = {id_: holders.nodes(name, id_) for id_ in held if id_ not in index}
     allocating = _reserved(name, held, reserved)
     return ResourceView(

@@ -59,6 +59,7 @@ class KubeletView:
         """Return the view of this moment: the one before if nothing has changed."""
         with self._lock:
             before = self._view
+            # One lock for the whole view, because its parts reuse state of the view before.
             # Events first: an event that is missing here wakes the observer for another refresh.
             # The other way, a view could contain an event and not yet its effect.
             events = self._kubelet.events.recent()[-LATEST_EVENTS:]
@@ -80,6 +81,8 @@ class KubeletView:
             return self._view
 
     def _snapshot(self) -> ManagerSnapshot | None:
+        # One consistent snapshot for resources, plugins and pods. Separate readings could show
+        # a device as allocated to a pod that does not have it.
         try:
             return self._kubelet.manager.snapshot()
         except RequestError:  # the kubelet is stopped
@@ -87,6 +90,7 @@ class KubeletView:
 
     def _numa_nodes(self, resources: Iterable[ResourceView]) -> tuple[int, ...]:
         settings = self._kubelet.settings
+        # Not only the machine's nodes: a plugin may name others, and its devices must be shown.
         # Without configured NUMA nodes the Topology Manager uses those that devices name.
         nodes = set() if settings.topology_grows else set(settings.topology.nodes)
         nodes.update(
@@ -113,6 +117,7 @@ class _Resources:
 
     def refresh(self, snapshot: ManagerSnapshot | None) -> tuple[ResourceView, ...]:
         if snapshot is None:
+            # A stopped kubelet has no resources; an empty snapshot also clears the holders.
             snapshot = ManagerSnapshot({}, {}, (), {}, ())
         changed = self._holders.update(snapshot.held) | self._reserved_differently(snapshot)
         connected = {endpoint.id for endpoint in snapshot.connected}

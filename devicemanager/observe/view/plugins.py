@@ -31,6 +31,7 @@ class Plugins:
 
     def __init__(self, calls: CallLog) -> None:
         self._log = calls
+        # Number of the last call that was read: the log is read forward only.
         self._last = 0
         self._calls: dict[_Key, deque[LastCall]] = {}
         self._views: tuple[PluginView, ...] = ()
@@ -54,6 +55,7 @@ class Plugins:
             latest.append(_last_call(call))
             # Inserted again at the end, so that the plugin without calls for longest is first.
             self._calls[key] = latest
+        # A dict keeps the order of insertion, so the first key is the one to remove.
         while len(self._calls) > _MOST_PLUGINS:
             del self._calls[next(iter(self._calls))]
 
@@ -88,6 +90,7 @@ class Plugins:
             endpoint.options.pre_start_required,
             endpoint.options.get_preferred_allocation_available,
             tuple(self._calls.get(key, ())),
+            # ListAndWatch is always in progress; its state is the field ``stream``.
             tuple([Pending(c.time, c.rpc) for c in calls if c.rpc != _LIST_AND_WATCH]),
         )
 

@@ -27,9 +27,9 @@ from devicemanager.observe.view.values import (
 __all__ = ["NOTES", "PodResourcesView"]
 
 NOTES = (
-    "PodResources does not list unhealthy devices that are not allocated; they are missing here.",
+    "Not listed by PodResources: unhealthy devices that are not allocated.",
     "An allocated device that is not allocatable is shown as gone; it may be unhealthy.",
-    "PodResources has no plugins, events or rejected pods.",
+    "Not listed by PodResources: plugins, events and rejected pods.",
 )
 """What a view built from PodResources cannot show."""
 
@@ -85,6 +85,7 @@ def _reuse(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str])
 
 def _pod(pod: podresources.Pod) -> PodInfo:
     return PodInfo(
+        # The API has no UIDs. A name is unique at any moment, which is enough for a view.
         uid=f"{pod.namespace}/{pod.name}",
         name=pod.name,
         namespace=pod.namespace,
@@ -164,6 +165,7 @@ def _resource(
     holders: Mapping[str, tuple[Holder, ...]],
     layout: Layout | None,
 ) -> ResourceView:
+    # The same order as in ``devices``: listed devices first, then those that are gone.
     ids = (*sorted(listed), *sorted(held.keys() - listed.keys()))
     numa = tuple([tuple(sorted(listed.get(id_, held.get(id_, ())))) or None for id_ in ids])
     if layout is None or (layout.ids, layout.numa) != (ids, numa):

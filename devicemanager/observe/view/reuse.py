@@ -19,5 +19,6 @@ def reuse_equal(before: T | None, after: T) -> T:
 def reuse_unchanged(before: tuple[T, ...], after: Iterable[T]) -> tuple[T, ...]:
     """Return ``before`` if it has exactly the objects of ``after``, else a tuple of them."""
     new = tuple(after)
+    # By identity: a comparison of values would cost as much as building them.
     same = len(new) == len(before) and all(map(operator.is_, new, before))
     return before if same else new

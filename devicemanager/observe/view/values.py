@@ -32,12 +32,17 @@ class DeviceState(StrEnum):
     """State of a device. An unhealthy or gone device can still be allocated."""
 
     FREE = "free"
-    ALLOCATED = "allocated"
+    ALLOCATED = "held"
     ALLOCATING = "allocating"
     """Reserved for a pod whose admission is in progress."""
     UNHEALTHY = "unhealthy"
     GONE = "gone"
     """Its plugin has disconnected or no longer lists it."""
+
+    @property
+    def label(self) -> str:
+        """The word for people. JSON has the value: it says ``held`` everywhere."""
+        return "allocated" if self is DeviceState.ALLOCATED else self.value
 
 
 class Stream(StrEnum):

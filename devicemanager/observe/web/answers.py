@@ -49,6 +49,7 @@ def plain_text(status: HTTPStatus, text: str) -> Answer:
 
 def pods(kubelet: NodeInfo) -> bytes:
     """Return the kubelet's pods as a v1 PodList in JSON."""
+    # One time for all pods, from the kubelet's clock: with a manual clock it stands still.
     now, node = kubelet.clock.time(), kubelet.settings.node_name
     return msgspec.json.encode(
         pod_list(

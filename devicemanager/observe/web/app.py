@@ -67,6 +67,7 @@ class WebApplication(HttpApplication):
         else:
             problem = problem_of(error)
             status, text = HTTPStatus(problem.status), problem.detail
+            # Other problems are the client's; an internal one must also appear in the log.
             if problem.reason == "internal":
                 self._failed(f"HTTP: {text}")
         return Answer(status, TEXT, f"{text}\n".encode(), headers=[*NOSNIFF, *CLOSE])

@@ -46,6 +46,7 @@ def _health(name: str, checks: Sequence[Check]) -> list[BaseRoute]:
 
 def _on_worker(site: Site, path: str, kind: str, body: Callable[[], bytes]) -> Route:
     async def endpoint(request: Request) -> Answer:
+        # On a worker: building a response can wait for the kubelet's lock.
         data = await anyio.to_thread.run_sync(body, limiter=site.workers)
         return Answer(HTTPStatus.OK, kind, data, request.scope["account"], answers.NOSNIFF)
 

@@ -161,6 +161,7 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
     if is_previous and not lines:
         text = f"previous terminated container {container!r} in pod {name!r} not found"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    # An invalid number means all lines, which is more useful in a log than an error.
     tail = request.query_params.get("tailLines", "")
     if tail.isascii() and tail.isdigit():
         lines = lines[max(0, len(lines) - int(tail)) :]
@@ -168,6 +169,7 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
 
 
 def _report(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodReport:
+    # The API server's path has no node, so all nodes are searched; a pod is on one at most.
     for kubelet in nodes.values():
         report = kubelet.telemetry.pod(namespace, name)
         if report is not None:

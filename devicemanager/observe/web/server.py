@@ -89,6 +89,7 @@ class HttpServer(HttpServerThread):
         try:
             super().stop()
         finally:
+            # After the server: requests in progress still read the metrics.
             metrics, self._metrics = self._metrics, None
             if metrics is not None:
                 metrics.close()

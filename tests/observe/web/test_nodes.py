@@ -127,7 +127,7 @@ def test_nodes_server_serves_tls(nodes, tmp_path):
     locked = tmp_path / "locked.pem"
     command = ["openssl", "ec", "-in", key, "-out", locked, "-aes256", "-passout", "pass:x"]
     subprocess.run(command, check=True, capture_output=True)
-    # An encrypted key is no error here: OpenSSL asks for its password when the server starts.
+    # An encrypted key is valid: OpenSSL asks for its password when the server starts.
     NodesServer("127.0.0.1:0", dict, certfile=certificate, keyfile=locked)
     other = tmp_path / "other.pem"
     subprocess.run(

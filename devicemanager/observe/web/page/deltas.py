@@ -55,6 +55,7 @@ def _rows(old: Table, new: Table) -> list[tuple[str, Any]]:
     rows = []
     for key, row in new.items():
         before = old.get(key, _NOTHING)
+        # A row that was built again without a difference is not sent.
         if before is not row and before != row:
             rows.append((key, row))
     return rows

@@ -90,6 +90,7 @@ class Documents:
             numbers, table = changed, dict(self._document[at])
         areas = _areas(resource.layout)
         for number in numbers:
+            # By ID, not by number: numbers change when a plugin adds a device.
             table[resource.layout.ids[number]] = _device(resource, number, areas)
         return table
 
@@ -154,7 +155,7 @@ def _device(resource: ResourceView, number: int, areas: Sequence[int | None]) ->
     device = resource.device(number)
     holders = [(holder.pod, holder.container) for holder in device.holders]
     area = areas[number]
-    row: list[Any] = [device.state.value, area, holders]
+    row: list[Any] = [device.state.label, area, holders]
     nodes = None if area is None else (area,)
     if device.numa != nodes or device.health not in ("", "Healthy", "Unhealthy"):
         row += [device.health, device.numa]

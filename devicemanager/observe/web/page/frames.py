@@ -46,6 +46,7 @@ class Frames:
         """Return all changes after a version; None if some of them are not stored."""
         if version is None:
             return None
+        # The next version must be there, or a page would miss the changes in between.
         later = [frame for frame in self._frames if frame.version > version]
         if not later or later[0].version != version + 1:
             return None

@@ -145,6 +145,7 @@ class _Messages:
     async def _send(self, send: Send) -> None:
         async with contextlib.aclosing(self._messages) as messages:
             async for message in messages:
+                # Counted until it is sent: a client that does not read keeps it in memory.
                 with self._account.holding(len(message)):
                     await send_pieces(message, send)
         await send({"type": "http.response.body", "body": b""})

@@ -203,6 +203,7 @@ class Updates:
         try:
             cost: float = await self._on_worker(self._read_node)
         except Exception as error:  # a bug: pages keep what they show
+            # Once: a bug that repeats with every reading would fill the log.
             if not self._has_failed:
                 self._node.failed(error)
             self._has_failed = True
