@@ -1,7 +1,7 @@
 """Views: immutable values that describe a node, and the builders that make them.
 
-Theory of operation. A builder is asked again and again (``refresh``) and returns the view of
-that moment. ``delta`` compares two views of one builder.
+Theory of operation. A builder is called repeatedly (``refresh``) and returns the view of that
+moment. ``delta`` compares two views of one builder.
 
 In:  ``KubeletView``         a ``MockKubelet``: one snapshot, its pods, events and calls;
      ``PodResourcesView``    List and GetAllocatableResources responses of any kubelet;

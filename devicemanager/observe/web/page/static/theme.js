@@ -8,8 +8,8 @@ export function themes(select, changed) {
     document.documentElement.dataset.theme = theme;
     changed();
   };
-  const kept = read();
-  select.value = [...select.options].some((option) => option.value === kept) ? kept : "auto";
+  const stored = read();
+  select.value = [...select.options].some((option) => option.value === stored) ? stored : "auto";
   set(select.value);
   select.addEventListener("change", () => {
     write(select.value);

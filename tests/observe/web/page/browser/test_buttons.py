@@ -8,6 +8,7 @@ import re
 import pytest
 
 from devicemanager import EventKind
+from devicemanager.observe.web import HttpServer
 
 from .conftest import GPU
 
@@ -166,8 +167,6 @@ def test_buttons_require_token(node, new_tab, expect):
 
 
 def test_buttons_show_reason_without_control_api(node, new_tab, expect):
-    from devicemanager.observe.web import HttpServer
-
     with HttpServer(node.kubelet, "127.0.0.1:0") as server:
         page = new_tab().open(server.url)
         admit = page.get_by_role("button", name="Admit a pod…")

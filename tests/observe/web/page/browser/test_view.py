@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from devicemanager import EventKind
+from devicemanager.observe.web import HttpServer
 
 from .conftest import GPU
 
@@ -237,8 +238,6 @@ def test_page_shows_stopped_and_restarted_kubelet(node, page, expect):
 
 
 def test_page_reconnects_to_restarted_server(node, page, expect):
-    from devicemanager.observe.web import HttpServer
-
     where = node.server.address
     node.server.stop()
     expect(page.locator("#connection")).to_contain_text("connection lost")
