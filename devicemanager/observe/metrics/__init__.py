@@ -11,7 +11,8 @@ Out: Prometheus text, or a ``CollectorRegistry`` for users of ``prometheus_clien
 numbers into metrics of the version, ``exposition`` these into text, and ``kubelet`` joins them.
 
 Invariants:
-* An admission never waits for a metric: it takes no lock of this package.
+* An admission does not wait for a scrape: it takes no lock of this package. Only if the queue is
+  full and no server runs, the publishing thread counts itself.
 * Numbers start at zero with each kubelet instance, as with a restarted kubelet process.
 * The number of label values is bounded, although plugins choose resource names.
 

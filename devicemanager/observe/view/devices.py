@@ -140,7 +140,7 @@ def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
 def _lowest(nodes: Nodes) -> int | None:
     if not nodes:
         return None
-    # Plugins can send any number. The kubelet ignores nodes that the machine does not have.
+    # Plugins can send any number; no machine has nodes outside this range.
     return min((node for node in nodes if 0 <= node < MAX_NUMA_NODES), default=None)
 
 

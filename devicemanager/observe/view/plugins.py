@@ -64,7 +64,7 @@ class Plugins:
         for call in self._log.in_progress:
             pending.setdefault((call.resource, call.plugin), []).append(call)
         standby: dict[str, list[EndpointInfo]] = {}
-        # The newest first, as the kubelet would fall back to it.
+        # In reverse order of registration: the newest of them is shown first.
         for endpoint in reversed(snapshot.connected):
             if snapshot.serving.get(endpoint.resource) is not endpoint:
                 standby.setdefault(endpoint.resource, []).append(endpoint)

@@ -41,7 +41,7 @@ class DeviceState(StrEnum):
 
     @property
     def label(self) -> str:
-        """The word for people. JSON has the value: it says ``held`` everywhere."""
+        """Word for people. Public JSON has the value, because it says ``held`` everywhere."""
         return "allocated" if self is DeviceState.ALLOCATED else self.value
 
 

@@ -190,7 +190,7 @@ class Updates:
                         async with asyncio.timeout(_PATIENCE):
                             await self._woken.wait()
                     self._woken.clear()
-                    # After the event: the other way, a publisher in between would be missed.
+                    # Before the next reading, so that an event during it wakes again.
                     self._is_waking.clear()
             finally:
                 unsubscribe()
