@@ -128,7 +128,7 @@ def _closer(data: bytes, found: Inspection) -> Inspection:
     everywhere = salvage(data.decode(errors="replace"), 0)
     unread: list[str] = []
     entries = tuple(_each(enumerate(everywhere.entries), _read_entry, unread))
-    if len(entries) <= len(found.checkpoint.entries or ()):
+    if _complete(entries) <= _complete(found.checkpoint.entries or ()):
         return found
     saved = attrs.evolve(found.checkpoint, entries=entries)
     return attrs.evolve(
@@ -139,6 +139,12 @@ def _closer(data: bytes, found: Inspection) -> Inspection:
         expected=checksum(saved),
         lost=(*unread, *everywhere.lost),
     )
+
+
+def _complete(entries: Iterable[PodDevicesEntry]) -> int:
+    """Return the number of entries that have all their names."""
+    # An entry in which damage has hidden another one lacks some.
+    return sum(all((e.pod_uid, e.container_name, e.resource_name)) for e in entries)
 
 
 def _decoded(data: bytes, problems: list[str]) -> tuple[Value, Salvage]:

@@ -6,7 +6,7 @@ still readable, the change cannot be detected, and the new checksum makes it val
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -67,7 +67,7 @@ def repair(data: bytes) -> Repair:
     elif found.problems and found.is_complete:
         notes = (ALTERED,)
     dropped = list(lost)
-    kept = _kept(saved, found.is_text, dropped)
+    kept = _kept(saved, data if not found.is_text else None, dropped)
     if not found.problems and not dropped:
         return Repair(data, saved)
     return Repair(dumps(kept), kept, found.problems, tuple(dropped), notes)
@@ -93,28 +93,31 @@ def _notes(saved: Checkpoint, is_complete: bool) -> tuple[str, ...]:
     return (UNREGISTERED,) if is_lost else ()
 
 
-def _kept(saved: Checkpoint, is_text: bool, dropped: list[str]) -> Checkpoint:
-    """Return the part of ``saved`` to keep; add a line to ``dropped`` for each other part."""
+def _kept(saved: Checkpoint, noise: bytes | None, dropped: list[str]) -> Checkpoint:
+    """Return the part of ``saved`` to keep; add a line to ``dropped`` for each other part.
+
+    ``noise`` is the file if it is not UTF-8.
+    """
     last = {_holder(entry): entry for entry in saved.entries or ()}
     entries = []
     for entry in saved.entries or ():
-        if not is_text and _REPLACED in _texts(entry):
+        if noise is not None and _is_damaged(_texts(entry), noise):
             dropped.append(f"the entry of {_title(entry)}: it is not UTF-8")
         elif last[_holder(entry)] is not entry:
             dropped.append(f"the entry of {_title(entry)}: a later entry replaces it")
         else:
             entries.append(entry)
     registered = saved.registered_devices
-    if registered is not None and not is_text:
-        registered = dict(_readable(registered, dropped))
+    if registered is not None and noise is not None:
+        registered = dict(_readable(registered, noise, dropped))
     return Checkpoint(None if saved.entries is None else tuple(entries), registered)
 
 
 def _readable(
-    registered: RegisteredDevices, dropped: list[str]
+    registered: RegisteredDevices, noise: bytes, dropped: list[str]
 ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     for name, ids in registered.items():
-        if _REPLACED in "".join((name, *(ids or ()))):
+        if _is_damaged((name, *(ids or ())), noise):
             dropped.append(f"resource {shown(name)}: it is not UTF-8")
         else:
             yield name, ids
@@ -129,6 +132,12 @@ def _title(entry: PodDevicesEntry) -> str:
     return f"pod {pod}, container {container}, resource {resource}"
 
 
-def _texts(entry: PodDevicesEntry) -> str:
+def _is_damaged(texts: Iterable[str], noise: bytes) -> bool:
+    """True if a text contains a replacement for bytes that are not UTF-8."""
+    # A file can contain the replacement character itself. Then the text stands in it.
+    return any(_REPLACED in text and text.encode() not in noise for text in texts)
+
+
+def _texts(entry: PodDevicesEntry) -> tuple[str, ...]:
     ids = (id_ for each in (entry.device_ids or {}).values() for id_ in each or ())
-    return "".join((*_holder(entry), *ids))
+    return *_holder(entry), *ids

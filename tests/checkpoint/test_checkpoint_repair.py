@@ -130,6 +130,24 @@ def test_replacement_character_in_valid_text_is_kept():
     assert (repaired.checkpoint, repaired.dropped) == (saved, ())
 
 
+def test_replacement_character_is_kept_if_other_bytes_are_damaged():
+    saved = Checkpoint((entry("u\ufffd", "g\ufffd"), entry("bad", "g1")), {GPU: ("g\ufffd",)})
+    data = dumps(saved).replace(b'"bad"', b'"b\xffd"')
+    repaired = repair(data)
+    assert uids(repaired.checkpoint) == ["u\ufffd"]
+    assert repaired.checkpoint.registered_devices == {GPU: ("g\ufffd",)}
+    assert repaired.dropped[0].endswith("it is not UTF-8")
+
+
+def test_entry_hidden_in_another_one_is_found():
+    # The start of the list was written again in the middle of the first entry.
+    whole = dumps(Checkpoint((entry("u0", "g0"),), {}))
+    start = whole.index(b'"ResourceName"')
+    damaged = whole[: start + 2] + whole[whole.index(b"viceEntries") :]
+    repaired = repair(damaged)
+    assert repaired.checkpoint.entries == (entry("u0", "g0"),)
+
+
 @pytest.mark.parametrize("damage", [b"!", b',"Other":1'])
 def test_valid_entries_among_damaged_ones_are_kept(damage):
     many = Checkpoint(tuple(entry(f"u{number}", "g") for number in range(100)), {})
