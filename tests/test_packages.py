@@ -1,4 +1,4 @@
-"""A project with modules ``protos`` or ``checkpoint``: its imports and ours both work."""
+"""A user's project can have modules named ``protos``, ``checkpoint`` or ``podresources``."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.paths import ROOT
-from tests.sessions import SPARE
+from tests.sessions import NO_SUITE_PLUGINS
 
 OURS = ["checkpoint", "podresources", "protos"]
 ADMISSION = """
@@ -26,7 +26,7 @@ with MockKubelet() as kubelet, SimulatedPluginFactory(kubelet) as simulate:
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with modules of all three names, in three forms."""
+    """A project with a module, a package and a package with a submodule of these names."""
     for name, text in {
         "checkpoint.py": "MINE = 'a training checkpoint'\n",
         "podresources/__init__.py": "MINE = 'my client'\n",
@@ -103,7 +103,7 @@ def test_fixtures_work_beside_modules_of_the_same_names(project):
         "    import podresources\n"
         "    assert podresources.MINE == 'my client'\n"
     )
-    done = run(project, "-m", "pytest", "-q", "-W", "error", *SPARE)
+    done = run(project, "-m", "pytest", "-q", "-W", "error", *NO_SUITE_PLUGINS)
     assert done.returncode == 0, done.stdout
 
 
@@ -131,7 +131,7 @@ def test_namespace_package_of_the_same_name_is_importable(tmp_path):
 
 
 def test_missing_package_error_names_the_hiding_module(project):
-    """The package ``devicemanager`` was copied without the others."""
+    """Covers a copy of the package ``devicemanager`` without the three others."""
     copied = project / "copied"
     shutil.copytree(ROOT / "devicemanager", copied / "devicemanager")
     done = run(project, "-c", "from devicemanager import MockKubelet", PYTHONPATH=str(copied))

@@ -1,4 +1,4 @@
-"""The wheel contains the four packages and nothing else, and works without the source tree."""
+"""The wheel contains only the four packages and works without the source tree."""
 
 import os
 import subprocess

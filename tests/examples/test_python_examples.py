@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.paths import ROOT
-from tests.sessions import SPARE
+from tests.sessions import NO_SUITE_PLUGINS
 
 EXAMPLES = ROOT / "examples/python"
 GPU = "vendor.com/gpu"
@@ -28,7 +28,16 @@ def run(*arguments, **environment):
 @pytest.mark.parametrize("module", sorted(EXAMPLES.glob("test_*.py")), ids=lambda path: path.stem)
 def test_example_tests_pass(module, tmp_path):
     done = run(
-        "-m", "pytest", "-q", "-Werror", *SPARE, "--rootdir", tmp_path, "-c", os.devnull, module
+        "-m",
+        "pytest",
+        "-q",
+        "-Werror",
+        *NO_SUITE_PLUGINS,
+        "--rootdir",
+        tmp_path,
+        "-c",
+        os.devnull,
+        module,
     )
     assert done.returncode == 0, done.stdout
 
@@ -36,7 +45,7 @@ def test_example_tests_pass(module, tmp_path):
 def test_example_tests_fail_with_a_plugin_that_exits():
     select = ["-k", "pod_gets_a_device", "-c", os.devnull]
     module = EXAMPLES / "test_plugin_command.py"
-    done = run("-m", "pytest", "-q", *SPARE, *select, module, PLUGIN="sh -c 'exit 3'")
+    done = run("-m", "pytest", "-q", *NO_SUITE_PLUGINS, *select, module, PLUGIN="sh -c 'exit 3'")
     assert done.returncode == 1
     assert "sh exited with status 3" in done.stdout
 
