@@ -1,3 +1,5 @@
+"""PodResourcesClient against servers that work, are missing, or misbehave."""
+
 from __future__ import annotations
 
 import errno
@@ -40,7 +42,7 @@ Behaviour = Callable[[bytes, grpc.ServicerContext], bytes]
 
 @pytest.fixture
 def kubelet(stack, socket_path) -> Callable[..., None]:
-    """Serve just these methods of v1 with these behaviours, in bytes."""
+    """Function that serves only these methods of v1, on encoded requests and responses."""
 
     def started(**methods: Behaviour) -> None:
         pool = stack.enter_context(ThreadPoolExecutor(2))
@@ -87,10 +89,10 @@ def test_path_that_is_not_a_socket(make: Callable[[Path], None], client, socket_
 
 
 def test_socket_without_permission(client, socket_path, monkeypatch):
-    """The directory may not be looked into, or the socket not be opened."""
+    """Either the directory cannot be searched or the socket cannot be opened."""
     reason = f"^{socket_path} cannot be reached: Permission denied; on most nodes, only root"
-    with socket.socket(socket.AF_UNIX) as others:
-        others.bind(str(socket_path))
+    with socket.socket(socket.AF_UNIX) as foreign:
+        foreign.bind(str(socket_path))
         with pytest.raises(NotServing, match=reason):
             raise client._unavailable("connect failed: error: Permission denied")
 
@@ -110,17 +112,17 @@ def test_server_started_later_is_found(serve, client):
 
 
 def test_failed_calls_leave_no_descriptors_or_threads(client):
-    def held() -> tuple[int, int]:
+    def in_use() -> tuple[int, int]:
         gc.collect()
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
     with pytest.raises(SocketNotFound):
         client.list()
-    before = held()
+    before = in_use()
     for _ in range(50):
         with pytest.raises(SocketNotFound):
             client.list()
-    after = held()
+    after = in_use()
     assert all(new <= old + 2 for new, old in zip(after, before, strict=True)), (before, after)
 
 
@@ -143,17 +145,17 @@ def test_slow_kubelet(kubelet, stack, socket_path):
 
 
 def test_close_ends_a_call_in_progress(kubelet, client):
-    asked, release = threading.Event(), threading.Event()
+    called, release = threading.Event(), threading.Event()
 
     def hang(request, context):
-        asked.set()
+        called.set()
         release.wait(30)
         return b""
 
     kubelet(List=hang)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(client.list)
-        assert asked.wait(10)
+        assert called.wait(10)
         client.close()
         assert isinstance(call.exception(timeout=10), ClientClosed)
         release.set()

@@ -1,3 +1,5 @@
+"""The values of the PodResources API, and their JSON."""
+
 from __future__ import annotations
 
 import subprocess

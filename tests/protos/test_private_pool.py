@@ -1,4 +1,4 @@
-"""Our messages and a user's ``api_pb2`` with the same names live in one process."""
+"""One process can use these messages and a user's ``api_pb2`` with the same names."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.paths import ROOT
 
 
 def python(code):
-    """Run a fresh interpreter that finds this tree and has no warnings to give."""
+    """Run code in a new interpreter that imports this tree and raises on warnings."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -27,35 +27,35 @@ def python(code):
     return done.stdout
 
 
-def without_our_extension(proto):
-    """The contract as a kubelet or plugin that never heard of us has it."""
+def without_extension(proto):
+    """Return the published API of Kubernetes, which has no typed devices."""
     proto = re.sub(r"\n  repeated TypedDevice typed_devices = 1000;", "", proto)
-    ours = r"\nmessage (Typed|Filesystem|Netlink|Pci)Device \{.*?\n\}"
-    return re.sub(ours, "", proto, flags=re.S)
+    messages = r"\nmessage (Typed|Filesystem|Netlink|Pci)Device \{.*?\n\}"
+    return re.sub(messages, "", proto, flags=re.S)
 
 
 @pytest.fixture(scope="module")
 def users_stubs(tmp_path_factory):
-    """A directory with an ``api_pb2`` as a plugin's author generates it."""
-    pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed: no api_pb2 to make")
+    """Directory with an ``api_pb2`` as a plugin's author generates it."""
+    pytest.importorskip("grpc_tools", reason="generating api_pb2 needs grpcio-tools")
     directory = tmp_path_factory.mktemp("user")
-    ours = (ROOT / "protos/deviceplugin_v1beta1.proto").read_text()
-    (directory / "api.proto").write_text(without_our_extension(ours))
-    # The compiler runs on the libraries it was installed with, whatever is laid over them.
+    proto = (ROOT / "protos/deviceplugin_v1beta1.proto").read_text()
+    (directory / "api.proto").write_text(without_extension(proto))
+    # The compiler needs the libraries of its release, not the older ones that PYTHONPATH adds.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}"]
     command += [f"--python_out={directory}", "api.proto"]
     subprocess.run(command, env=environment, check=True, timeout=50)
     stubs = directory / "api_pb2.py"
-    stubs.write_text(made_for_this_protobuf(stubs.read_text()))
+    stubs.write_text(without_version_check(stubs.read_text()))
     return directory
 
 
-def made_for_this_protobuf(stubs):
-    """Without its version check where the compiler is newer than the library under test."""
-    made_by = tuple(int(part) for part in re.findall(r"^    (\d+),$", stubs, flags=re.M)[:3])
-    assert len(made_by) == 3, "the generated module no longer says which protobuf it is for"
-    if tuple(int(part) for part in __version__.split(".")) >= made_by:
+def without_version_check(stubs):
+    """Remove the version check if the compiler is newer than the library under test."""
+    compiler = tuple(int(part) for part in re.findall(r"^    (\d+),$", stubs, flags=re.M)[:3])
+    assert len(compiler) == 3, "no protobuf version in the generated module"
+    if tuple(int(part) for part in __version__.split(".")) >= compiler:
         return stubs
     imported = r"^.* as _runtime_version$"
     called = r"^_runtime_version\.Validate(.|\n)*?^\)$"
