@@ -1,4 +1,4 @@
-"""The Go package: its own tests, and an author's test suite that uses it."""
+"""The Go package in ``clients/go``: its tests, and those of the example plugin."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_tests_of_the_package_pass() -> None:
 
 def test_example_tests_find_a_planted_bug() -> None:
     example = MODULE / "example"
-    right = go_test(example)
-    assert right.returncode == 0, right.stdout + right.stderr
+    correct = go_test(example)
+    assert correct.returncode == 0, correct.stdout + correct.stderr
     broken = go_test(example, "-run", "TestChangesAfterRestarts", PLANT_BUG="1")
     assert broken.returncode == 1, broken.stdout + broken.stderr
     assert "waited 10 s for 3 allocatable devices of vendor.com/gpu" in broken.stdout

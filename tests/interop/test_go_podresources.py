@@ -1,4 +1,4 @@
-"""The published PodResources client with our server."""
+"""The published PodResources client in Go with PodResourcesServer."""
 
 import pytest
 
@@ -82,8 +82,8 @@ def test_allocatable(query):
 def test_v1alpha1(query):
     _, train = query("list-v1alpha1")
     assert [c["name"] for c in train["containers"]] == ["c"]
-    held = [(d["resource"], i) for d in train["containers"][0]["devices"] for i in d["ids"]]
-    assert sorted(set(held)) == [(GPU, "a"), (GPU, "b")]
+    allocated = [(d["resource"], i) for d in train["containers"][0]["devices"] for i in d["ids"]]
+    assert sorted(set(allocated)) == [(GPU, "a"), (GPU, "b")]
 
 
 def test_above_the_rate_limit(go_bin, podres, node_dir):
