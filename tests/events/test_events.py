@@ -87,7 +87,7 @@ def test_message_is_escaped_and_cut():
     assert event.message.startswith(r"\x1b[2Jxxx")
     assert len(event.message) < 3000
     assert len(event.resource) == 512
-    assert event.details == {"device": "\x1b[2J"}  # details are not changed
+    assert event.details == {"device": "\x1b[2J"}  # details are stored unchanged
 
 
 def test_is_delivering_is_true_inside_a_callback():
@@ -109,14 +109,14 @@ def test_wait_times_out():
 
 
 def test_wait_evaluates_the_condition_after_each_event():
-    # The condition may call the stream itself.
+    # The condition calls the stream, which would deadlock if a wait held the stream's lock.
     stream = EventStream()
     evaluated = threading.Event()
 
-    def is_there() -> bool:
-        there = bool(stream.recent(STARTED))
+    def has_started() -> bool:
+        started = bool(stream.recent(STARTED))
         evaluated.set()
-        return there
+        return started
 
     def publish() -> None:
         assert evaluated.wait(PATIENCE)
@@ -125,17 +125,17 @@ def test_wait_evaluates_the_condition_after_each_event():
 
     thread = threading.Thread(target=publish)
     thread.start()
-    assert stream.wait_for(is_there, PATIENCE)
+    assert stream.wait_for(has_started, PATIENCE)
     thread.join(PATIENCE)
 
 
 def test_event_during_the_evaluation_is_not_missed():
     class NeverWaits(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
-            raise AssertionError("waits although something happened")
+            raise AssertionError("waits although an event was published")
 
     stream = EventStream()
-    # Without this, a missed event would only make the wait slower.
+    # With a real condition, a missed event would only delay the end of the wait.
     stream._changed = NeverWaits()
     evaluations = []
 
@@ -196,7 +196,7 @@ def test_system_clock_fires_and_cancels_timers():
 def test_timers_of_a_system_clock_share_one_thread(monkeypatch):
     failures = []
     monkeypatch.setattr(threading, "excepthook", lambda args: failures.append(args.exc_value))
-    others = set(threading.enumerate())  # timers of kubelets that other tests did not close
+    others = set(threading.enumerate())  # includes timers of kubelets that other tests left open
     clock = SystemClock()
     called, both = [], threading.Event()
 
@@ -223,7 +223,7 @@ def test_timers_of_a_system_clock_share_one_thread(monkeypatch):
     assert not thread.is_alive()
     both.clear()
     clock.call_at(clock.monotonic(), both.set)
-    assert both.wait(PATIENCE), "another thread starts when there is something to do"
+    assert both.wait(PATIENCE), "no new thread for a timer after the last one ended"
 
 
 def test_cancel_waits_only_for_the_timers_own_callback():
@@ -232,7 +232,7 @@ def test_cancel_waits_only_for_the_timers_own_callback():
     ended = []
 
     def slow():
-        cancel()  # from the callback itself: no wait
+        cancel()  # must not wait, because the callback itself calls it
         entered.set()
         leave.wait(PATIENCE)
         ended.append(True)

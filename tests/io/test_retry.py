@@ -1,4 +1,4 @@
-"""Retries: which errors, how often, and with which waits."""
+"""Retries: which errors are retried, how often, and after which waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from devicemanager.io.retry import retry
 
 
 class Flaky:
-    """Raises each of the given errors, then returns."""
+    """A function that raises each of these errors once, then returns."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

@@ -1,4 +1,4 @@
-"""Reading files of unknown origin."""
+"""Read files that other users control, without blocking and up to a limit."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every source of a manifest, and the exact line for every invalid one."""
+"""Parse manifests from all sources; each invalid one has an exact one-line error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAIN, A, B = ({"name": name, "image": "i"} for name in ("main", "a", "b"))
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
-    """Return a pod with one container and one device."""
+    """Return a manifest with one container that requests two devices."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -78,7 +78,7 @@ POD = Pod(
 )
 
 
-# --- sources
+# Sources.
 
 
 def test_all_fields_of_the_client_are_known() -> None:
@@ -178,7 +178,7 @@ def test_parse_returns_a_pod_unchanged() -> None:
     assert parse(POD) is POD
 
 
-# --- meaning
+# Values.
 
 
 def test_units_and_defaults() -> None:
@@ -253,7 +253,7 @@ def test_pod_without_uid_gets_a_stable_one() -> None:
     assert parse(with_metadata(name="a"), default_uid="{}-{}".format).uid == "default-a"
 
 
-# --- invalid input: source and line
+# Invalid sources with the line of their error.
 
 BAD_FIELDS = [
     (
@@ -536,13 +536,13 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     assert line_of(large).startswith(f"{large}: larger than")
     assert line_of(pipe) == f"{pipe}: a pipe, not a regular file"
     assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"
-    # Python versions differ.
+    # The error of a long name depends on the Python version.
     long = line_of(tmp_path / ("x" * 300))
     assert long.endswith(("cannot be read: File name too long", "no such file"))
 
 
 def test_files_that_could_block_are_rejected(tmp_path: Path) -> None:
-    """A huge sparse file, and links to a pipe and to devices."""
+    """Covers a huge sparse file, and links to a pipe and to devices."""
     sparse, link = tmp_path / "sparse.yaml", tmp_path / "link.yaml"
     sparse.touch()
     os.truncate(sparse, 1 << 30)
@@ -572,7 +572,7 @@ def test_list_is_rejected_at_its_first_extra_item() -> None:
         load_documents(text + "- 3\n- }", max_items=2)
 
 
-# --- properties
+# Properties.
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 keys = st.sampled_from(

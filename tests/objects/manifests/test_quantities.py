@@ -1,4 +1,4 @@
-"""Quantities have the value that k8s.io/apimachinery gives them."""
+"""Quantities are parsed to the same values as in k8s.io/apimachinery."""
 
 from __future__ import annotations
 
