@@ -244,7 +244,7 @@ def test_invalid_response(kubelet, client):
 
 
 def listing(size: int) -> bytes:
-    """A List response of about this many bytes."""
+    """Create a List response of about this size in bytes."""
     long = v1.PodResources(name="x" * 2**20)
     return v1.ListPodResourcesResponse(pod_resources=[long] * (size // 2**20)).SerializeToString()
 

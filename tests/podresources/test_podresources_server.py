@@ -188,7 +188,7 @@ def test_busy_server_counts_as_running(socket_path):
     with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waiting:
         busy.bind(str(socket_path))
         busy.listen(0)
-        waiting.connect(str(socket_path))  # fills the queue: the next connect would block
+        waiting.connect(str(socket_path))  # fills the backlog: the next connect would block
         with pytest.raises(SocketInUse):
             PodResourcesServer(MemorySource(), socket_path).start()
 
