@@ -1,21 +1,11 @@
 """A Go plugin serves a mock kubelet that joins a cluster together with 100 in-memory nodes."""
 
-import time
-
 import pytest
 
 from devicemanager.cluster import Cluster, NodeSpecs
 from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
 from tests.cluster.objects import GPU, gpu_pod
-
-
-def wait_until(condition, seconds=60):
-    """Return the result of ``condition`` as soon as it is true."""
-    end = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return result
+from tests.timing import wait_until
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podresources.backlog import Backlog
+from tests.timing import Clock
 
 
 @attrs.define(eq=False)
@@ -34,13 +35,6 @@ class FakeCall:
         self.ended = True
         while self.callbacks:
             self.callbacks.pop()()
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def backlog(clock: Clock, **limits: int) -> Backlog:

@@ -9,13 +9,7 @@ import pytest
 
 from devicemanager.observe.terminal.progress import Work
 from tests.observe.terminal.watching import Watched
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.timing import Clock
 
 
 def test_without_a_terminal_a_line_comes_now_and_then():
