@@ -101,7 +101,7 @@ def test_test_modules_of_pages_pass(tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_of_a_page_parse(page):
+def test_commands_of_page_parse(page):
     for line in console_lines(page):
         match shlex.split(line.removeprefix("$ ").partition(" | ")[0], comments=True):
             case ["devicemanager", *arguments]:
@@ -189,7 +189,7 @@ def any_checksum(text):
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
-def test_commands_print_what_a_page_shows(page, make_mock_kubelet, monkeypatch, capsys):
+def test_commands_print_output_shown_on_page(page, make_mock_kubelet, monkeypatch, capsys):
     shown = [each for each in sessions(ROOT / page) if each[0].startswith("devicemanager")]
     (run, _), *reading = shown
     root = str(make_mock_kubelet(start=False).root / "r")
@@ -222,7 +222,7 @@ def rows(page):
     ]
 
 
-def test_plugin_of_the_tutorial_passes_its_checks(tmp_path, monkeypatch, capsys):
+def test_tutorial_plugin_passes_its_checks(tmp_path, monkeypatch, capsys):
     [plugin] = [block for block in blocks(ROOT / "docs/tutorial.md", "python") if "Leds" in block]
     (tmp_path / "leds.py").write_text(plugin)
     monkeypatch.chdir(tmp_path)

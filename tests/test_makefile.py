@@ -108,6 +108,6 @@ def test_older_libraries_run_every_room_marked_wire():
     assert marked == [Path(__file__)]
 
 
-def test_rooms_of_the_suite_exist():
+def test_rooms_of_suite_exist():
     """A room that has moved would lose its marker, or the coverage of its processes."""
     assert [room for room in (*WIRE_ROOMS, *MEASURED_ROOMS) if not (TESTS / room).is_dir()] == []

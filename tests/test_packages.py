@@ -63,13 +63,13 @@ print(checkpoint.MINE, podresources.MINE, protos.api_pb2.MINE, sep=", ")
 
 
 @pytest.mark.parametrize("order", [(MINE, ADMISSION), (ADMISSION, MINE)])
-def test_kubelet_and_plugin_run_beside_modules_of_the_same_names(project, order):
+def test_kubelet_and_plugin_run_beside_modules_of_same_names(project, order):
     lines = output(project, "".join(order))
     assert sorted(lines) == ["1", "a training checkpoint, my client, my messages"]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_one_hidden_package_leaves_the_others_public(tmp_path, name):
+def test_one_hidden_package_leaves_others_public(tmp_path, name):
     (tmp_path / f"{name}.py").write_text("MINE = 1\n")
     others = sorted(set(OURS) - {name})
     lines = output(
@@ -92,7 +92,7 @@ except podresources.SocketNotFound as error:
     assert output(tmp_path, code) == ["True"]
 
 
-def test_fixtures_work_beside_modules_of_the_same_names(project):
+def test_fixtures_work_beside_modules_of_same_names(project):
     (project / "conftest.py").write_text("import checkpoint\nassert checkpoint.MINE\n")
     (project / "test_it.py").write_text(
         "from protos.api_pb2 import MINE\n"
@@ -123,14 +123,14 @@ def test_command_reports_its_own_errors(project, arguments, text):
     assert "Traceback" not in done.stderr
 
 
-def test_namespace_package_of_the_same_name_is_importable(tmp_path):
+def test_namespace_package_of_same_name_is_importable(tmp_path):
     (tmp_path / "protos").mkdir()
     (tmp_path / "protos/api_pb2.py").write_text("MINE = 'my messages'\n")
     code = "import protos.api_pb2\nfrom protos import deviceplugin_v1beta1\n"
     assert output(tmp_path, code + "print(protos.api_pb2.MINE)") == ["my messages"]
 
 
-def test_missing_package_error_names_the_hiding_module(project):
+def test_missing_package_error_names_hiding_module(project):
     """Covers a copy of the package ``devicemanager`` without the three others."""
     copied = project / "copied"
     shutil.copytree(ROOT / "devicemanager", copied / "devicemanager")

@@ -26,7 +26,7 @@ def listed(text):
     }
 
 
-def test_page_lists_exactly_the_public_names():
+def test_page_lists_exactly_public_names():
     found = {
         package: sorted(name for name, _ in rows)
         for package, rows in listed(PAGE.read_text()).items()
@@ -35,7 +35,7 @@ def test_page_lists_exactly_the_public_names():
     assert found == expected, "run python -m tools.api_page"
 
 
-def test_every_public_name_has_a_description():
+def test_every_public_name_has_description():
     bare = [name for rows in listed(page()).values() for name, text in rows if not text.strip()]
     assert bare == []
 

@@ -11,7 +11,7 @@ from tests.paths import ROOT
 SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
-def test_ignored_signals_have_an_effect_again():
+def test_ignored_signals_have_effect_again():
     """A script's background command and nohup start the session with ignored signals."""
     program = f"""
 import signal, subprocess

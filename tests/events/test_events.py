@@ -30,7 +30,7 @@ def test_published_events_have_time_and_details():
     assert (first.is_warning, second.is_warning) == (True, False)
 
 
-def test_recent_returns_the_latest_events():
+def test_recent_returns_latest_events():
     stream = EventStream(keep=3)
     for number in range(5):
         stream.publish(STARTED if number % 2 else STOPPED, str(number))
@@ -90,7 +90,7 @@ def test_message_is_escaped_and_cut():
     assert event.details == {"device": "\x1b[2J"}  # details are stored unchanged
 
 
-def test_is_delivering_is_true_inside_a_callback():
+def test_is_delivering_is_true_inside_callback():
     stream = EventStream()
     seen = []
     stream.subscribe(lambda event: seen.append(stream.is_delivering))
@@ -98,7 +98,7 @@ def test_is_delivering_is_true_inside_a_callback():
     assert seen == [True] and not stream.is_delivering
 
 
-def test_wait_returns_at_once_if_the_condition_holds():
+def test_wait_returns_at_once_if_condition_holds():
     assert EventStream().wait_for(lambda: True, timeout=0)
 
 
@@ -108,7 +108,7 @@ def test_wait_times_out():
     assert evaluated == [1]
 
 
-def test_wait_evaluates_the_condition_after_each_event():
+def test_wait_evaluates_condition_after_each_event():
     # The condition calls the stream, which would deadlock if a wait held the stream's lock.
     stream = EventStream()
     evaluated = threading.Event()
@@ -129,7 +129,7 @@ def test_wait_evaluates_the_condition_after_each_event():
     thread.join(PATIENCE)
 
 
-def test_event_during_the_evaluation_is_not_missed():
+def test_event_during_evaluation_is_not_missed():
     class NeverWaits(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
             raise AssertionError("waits although an event was published")
@@ -193,7 +193,7 @@ def test_system_clock_fires_and_cancels_timers():
     assert set(threading.enumerate()) <= before
 
 
-def test_timers_of_a_system_clock_share_one_thread(monkeypatch):
+def test_timers_of_system_clock_share_one_thread(monkeypatch):
     failures = []
     monkeypatch.setattr(threading, "excepthook", lambda args: failures.append(args.exc_value))
     others = set(threading.enumerate())  # includes timers of kubelets that other tests left open
@@ -226,7 +226,7 @@ def test_timers_of_a_system_clock_share_one_thread(monkeypatch):
     assert both.wait(PATIENCE), "no new thread for a timer after the last one ended"
 
 
-def test_cancel_waits_only_for_the_timers_own_callback():
+def test_cancel_waits_only_for_timers_own_callback():
     clock = SystemClock()
     entered, leave, inside = threading.Event(), threading.Event(), threading.Event()
     ended = []
@@ -247,7 +247,7 @@ def test_cancel_waits_only_for_the_timers_own_callback():
     assert ended
 
 
-def test_timer_without_a_thread_is_an_error_and_is_removed(monkeypatch):
+def test_timer_without_thread_raises_and_is_removed(monkeypatch):
     clock = SystemClock()
     ended = threading.Event()
 

@@ -42,7 +42,7 @@ def test_example_tests_pass(module, tmp_path):
     assert done.returncode == 0, done.stdout
 
 
-def test_example_tests_fail_with_a_plugin_that_exits():
+def test_example_tests_fail_with_plugin_that_exits():
     select = ["-k", "pod_gets_a_device", "-c", os.devnull]
     module = EXAMPLES / "test_plugin_command.py"
     done = run("-m", "pytest", "-q", *NO_SUITE_PLUGINS, *select, module, PLUGIN="sh -c 'exit 3'")
@@ -64,7 +64,7 @@ def test_admit_pods_prints_settings_and_rejections():
     ]
 
 
-def test_list_devices_prints_a_line_per_container(pod_resources_server):
+def test_list_devices_prints_line_per_container(pod_resources_server):
     device = {"resource_name": GPU, "device_ids": ["gpu-0", "gpu-1"]}
     pod = {
         "name": "train",
@@ -78,7 +78,7 @@ def test_list_devices_prints_a_line_per_container(pod_resources_server):
     assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
 
 
-def test_inject_faults_passes_with_a_good_plugin():
+def test_inject_faults_passes_with_good_plugin():
     done = run(EXAMPLES / "inject_faults.py", GPU, *SIMULATED)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line[:5] for line in done.stdout.splitlines()] == ["ok   "] * 4

@@ -21,7 +21,7 @@ SCRIPT = Path(__file__).with_name("planted_bug.sh")
     ],
     ids=["correct", "deaf"],
 )
-def test_curl_script_finds_a_planted_bug(
+def test_curl_script_finds_planted_bug(
     go_bin: Path, options: list[str], status: int, output: str
 ) -> None:
     if shutil.which("curl") is None:

@@ -77,12 +77,12 @@ def file_request(text):
 
 @examples(3)
 @given(checkpoints)
-def test_written_file_equals_that_of_the_kubelet(original, checkpoint):
+def test_written_file_equals_file_of_kubelet(original, checkpoint):
     assert dumps(checkpoint).decode() == original(as_go(checkpoint))["file"]
 
 
 @given(checkpoints)
-def test_kubelet_reads_the_written_file(original, checkpoint):
+def test_kubelet_reads_written_file(original, checkpoint):
     assert original(file_request(dumps(checkpoint))) == as_go(checkpoint)
 
 
@@ -117,7 +117,7 @@ SMALL = Checkpoint((ENTRY,), {"v.com/r": ("d",)})
 @example(SMALL, [])
 @example(SMALL, [(2, b"", False)])
 @given(checkpoints, edits)
-def test_edited_file_is_read_as_by_the_kubelet_or_rejected(original, checkpoint, changes):
+def test_edited_file_is_read_as_by_kubelet_or_rejected(original, checkpoint, changes):
     text = edited(dumps(checkpoint), changes)
     assume(all(key in text.lower() for key in TOP_KEYS))
     expected = original(file_request(text))

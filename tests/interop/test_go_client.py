@@ -15,12 +15,12 @@ def test_generated_types_are_up_to_date() -> None:
     assert FILE.read_text() == source(), "run python -m tools.go_client"
 
 
-def test_tests_of_the_package_pass() -> None:
+def test_tests_of_package_pass() -> None:
     done = go_test(MODULE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_example_tests_find_a_planted_bug() -> None:
+def test_example_tests_find_planted_bug() -> None:
     example = MODULE / "example"
     correct = go_test(example)
     assert correct.returncode == 0, correct.stdout + correct.stderr
@@ -30,7 +30,7 @@ def test_example_tests_find_a_planted_bug() -> None:
     assert "the mock kubelet saw:" in broken.stdout
 
 
-def test_failed_check_is_a_failed_subtest() -> None:
+def test_failed_check_is_failed_subtest() -> None:
     root = MODULE.parents[1]
     plugin = (
         f'PYTHONPATH="{root}" exec "{sys.executable}" "{PLUGIN}" --switch accept-unknown --dir "$0"'

@@ -97,7 +97,7 @@ def test_too_many_devices_are_rejected_and_terminated_pods_free_theirs(kubelet, 
     assert allocated(kubelet.admit(pod("c", c=2))) == ["gpu-0", "gpu-1"]
 
 
-def test_error_of_a_go_plugin_has_the_text_of_the_kubelet(kubelet, plugin):
+def test_error_of_go_plugin_has_text_of_kubelet(kubelet, plugin):
     plugin("-fail-allocate", "out of cheese")
     rejected = kubelet.admit(pod("a", c=1))
     assert rejected.message == (
@@ -145,7 +145,7 @@ def test_health_changes(kubelet, plugin, query):
     assert allocated(kubelet.admit(pod("b", c=1))) == ["gpu-0"]
 
 
-def test_second_registration_on_the_same_socket(kubelet, plugin):
+def test_second_registration_on_same_socket(kubelet, plugin):
     peer = plugin()
     for command in ("register", "restart"):
         peer.call(command, reply="registered")
@@ -189,7 +189,7 @@ def test_allocations_are_listed(kubelet, plugin, query):
     assert sorted(ids) == ["gpu-0", "gpu-1"]
 
 
-def test_kubelet_code_reads_the_checkpoint(kubelet, plugin, checkpointread):
+def test_kubelet_code_reads_checkpoint(kubelet, plugin, checkpointread):
     plugin("-numa", "0,1")
     kubelet.admit(pod("a", c=2))
     done = subprocess.run(

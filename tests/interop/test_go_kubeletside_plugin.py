@@ -72,7 +72,7 @@ def node(path):
     return {"container_path": path, "host_path": path, "permissions": "rw"}
 
 
-def test_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
+def test_complete_plugin_of_docs(kubelet, example, plugin_dir):
     assert kubelet.wait_for("register") == {
         "event": "register",
         "version": "v1beta1",
@@ -177,7 +177,7 @@ class Typed(Gpus):
         )
 
 
-def test_kubelet_without_typed_devices_mounts_the_paths(kubelet, serve):
+def test_kubelet_without_typed_devices_mounts_paths(kubelet, serve):
     serve(Typed())
     kubelet.wait_for("list")
     [allocation] = kubelet.call("allocate", GPU, "gpu-0", reply="allocated")["containers"]

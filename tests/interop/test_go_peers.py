@@ -100,7 +100,7 @@ def test_kubelet_restart(kubelet, plugin):
         assert len(kubelet.wait_for("list")["devices"]) == 2
 
 
-def test_starting_kubelet_empties_the_directory(spawn, go_bin, plugin_dir):
+def test_starting_kubelet_empties_directory(spawn, go_bin, plugin_dir):
     for name in ("old.sock", "kubelet_internal_checkpoint", "kubelet.sock"):
         (plugin_dir / name).touch()
     (plugin_dir / "subdirectory").mkdir()

@@ -97,7 +97,7 @@ def registered(spawn, go_api, plugin_dir):
             plugin.end.set()
 
 
-def test_go_kubelet_side_reads_the_plugin(registered):
+def test_go_kubelet_side_reads_plugin(registered):
     _, kubelet, _ = registered
     assert kubelet.wait_for("options")["options"]["pre_start_required"] is True
     assert kubelet.wait_for("list")["devices"] == [
@@ -111,7 +111,7 @@ def test_go_kubelet_side_reads_the_plugin(registered):
     assert (error["code"], error["message"]) == ("FailedPrecondition", "not ready: ['a']")
 
 
-def test_kubelet_without_typed_devices_mounts_the_paths(registered):
+def test_kubelet_without_typed_devices_mounts_paths(registered):
     plugin, kubelet, generation = registered
     [allocation] = kubelet.call("allocate", GPU, "a,c", reply="allocated")["containers"]
     assert plugin.allocated == [["a", "c"]]
@@ -139,7 +139,7 @@ class Registration(rpc.RegistrationServicer):
         return dp.Empty()
 
 
-def test_stubs_read_a_go_plugin(spawn, go_api, plugin_dir):
+def test_stubs_read_go_plugin(spawn, go_api, plugin_dir):
     registration = Registration()
     add = rpc.add_RegistrationServicer_to_server
     with serving(plugin_dir / "kubelet.sock", add, registration):

@@ -61,7 +61,7 @@ def lists(kubelet):
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["plugin-dir", "in-place"])
-def test_replayed_plugin_responds_as_the_recorded_one(
+def test_replayed_plugin_responds_as_recorded_one(
     spawn, go_bin, run, node_dir, plugin_dir, in_place
 ):
     file = node_dir / "r.ndjson"

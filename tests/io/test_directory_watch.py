@@ -27,7 +27,7 @@ class Followed(FollowedDirectory):
         raise KeyError(change.name)
 
 
-def test_exception_in_a_handler_does_not_end_the_watch(tmp_path):
+def test_exception_in_handler_does_not_end_watch(tmp_path):
     with Followed(tmp_path) as directory:
         for name in "ab":
             (tmp_path / name).touch()
@@ -44,7 +44,7 @@ def test_exception_in_a_handler_does_not_end_the_watch(tmp_path):
         (lambda path: StaticPods(path, None, print), ManifestDirectoryError, "manifest directory"),
     ],
 )
-def test_failed_first_scan_ends_the_watch(tmp_path, monkeypatch, create, error, what):
+def test_failed_first_scan_ends_watch(tmp_path, monkeypatch, create, error, what):
     directory = create(tmp_path)
 
     def scan(failure):
@@ -65,7 +65,7 @@ def test_failed_first_scan_ends_the_watch(tmp_path, monkeypatch, create, error, 
     assert directory._watch._observer is None
 
 
-def test_failed_thread_start_ends_the_watch(tmp_path, monkeypatch):
+def test_failed_thread_start_ends_watch(tmp_path, monkeypatch):
     directory = Followed(tmp_path)
     start = threading.Thread.start
 

@@ -48,7 +48,7 @@ def test_pool_is_emptied_when_its_last_user_disables_it() -> None:
     assert ended == ["a"]
 
 
-def test_forked_child_has_an_empty_pool() -> None:
+def test_forked_child_has_empty_pool() -> None:
     idle, ended = pool_and_ended()
     with idle.enabled():
         idle.give_back("a")
@@ -66,7 +66,7 @@ def test_forked_child_has_an_empty_pool() -> None:
         assert idle.take() == "a"
 
 
-def test_forked_child_that_leaves_the_block_disposes_of_nothing() -> None:
+def test_forked_child_disposes_of_nothing_of_its_parent() -> None:
     idle, ended = pool_and_ended()
     with idle.enabled():
         idle.give_back("a")

@@ -25,7 +25,7 @@ def never(_seconds: float) -> None:
     raise AssertionError("slept")
 
 
-def test_waits_double_up_to_the_longest_and_are_reported() -> None:
+def test_waits_double_up_to_longest_and_are_reported() -> None:
     slept: list[float] = []
     reported: list[tuple[str, float]] = []
     flaky = Flaky(*(KeyError(i) for i in range(5)))
@@ -50,7 +50,7 @@ def test_other_errors_are_raised_at_once() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"attempts": 1}, {"stopping": lambda: True}, {"seconds": 0}])
-def test_last_error_is_raised_at_each_limit_without_a_wait(limit) -> None:
+def test_last_error_is_raised_at_each_limit_without_wait(limit) -> None:
     reported: list[float] = []
     with pytest.raises(KeyError):
         retry(

@@ -100,7 +100,7 @@ def test_other_kinds_and_directories_are_not_reported(tmp_path: Path, changes: C
         watch.stop()
 
 
-def test_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> None:
+def test_link_to_directory_is_followed(tmp_path: Path, changes: Changes) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     watch = DirectoryWatch(tmp_path / "link", changes.add)
@@ -113,7 +113,7 @@ def test_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> No
 
 
 @with_both_observers
-def test_ensure_follows_a_recreated_directory(tmp_path: Path, changes: Changes) -> None:
+def test_ensure_follows_recreated_directory(tmp_path: Path, changes: Changes) -> None:
     """Covers a reused inode: the new directory gets it if no other file was created."""
     plugins = tmp_path / "plugins"
     watch = DirectoryWatch(plugins, changes.add)
@@ -148,12 +148,12 @@ def test_no_change_is_reported_after_stop(tmp_path: Path, changes: Changes) -> N
 
 
 @with_both_observers
-def test_start_raises_the_reason(tmp_path: Path, changes: Changes) -> None:
+def test_start_raises_reason(tmp_path: Path, changes: Changes) -> None:
     with pytest.raises(FileNotFoundError):
         DirectoryWatch(tmp_path / "absent", changes.add).start()
 
 
-def test_exception_in_a_handler_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_exception_in_handler_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     again = threading.Event()
 
     def handle(change: Change) -> None:
@@ -311,7 +311,7 @@ def test_stopped_watch_gets_no_changes_of_its_observers_next_watch(
             assert len(changes_before) == until_then
 
 
-def test_failed_start_leaves_the_pooled_observer_usable(tmp_path: Path, changes: Changes) -> None:
+def test_failed_start_leaves_pooled_observer_usable(tmp_path: Path, changes: Changes) -> None:
     before = watching()
     with io_watch.observers.enabled():
         (watch,) = watches([tmp_path], changes)

@@ -73,7 +73,7 @@ def test_oldest_unread_responses_are_cancelled_first():
     assert pending.size == 80
 
 
-def test_response_above_the_limit_is_accepted_alone():
+def test_response_above_limit_is_accepted_alone():
     clock = Clock()
     pending = backlog(clock)
     assert pending.add(FakeCall(500), 500)
@@ -104,7 +104,7 @@ def test_ended_call_does_not_count():
         max_size=40,
     )
 )
-def test_random_calls_stay_within_the_limit(steps):
+def test_random_calls_stay_within_limit(steps):
     clock = Clock()
     pending = backlog(clock)
     waiting: list[FakeCall] = []

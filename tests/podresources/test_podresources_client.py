@@ -82,7 +82,7 @@ def test_stale_socket(client, socket_path):
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
-def test_path_that_is_not_a_socket(make: Callable[[Path], None], client, socket_path):
+def test_path_of_other_file_type_is_rejected(make: Callable[[Path], None], client, socket_path):
     make(socket_path)
     with pytest.raises(NotServing, match=f"^{socket_path} is not a socket: use the kubelet's"):
         client.list()
@@ -144,7 +144,7 @@ def test_slow_kubelet(kubelet, stack, socket_path):
     release.set()
 
 
-def test_close_ends_a_call_in_progress(kubelet, client):
+def test_close_ends_call_in_progress(kubelet, client):
     called, release = threading.Event(), threading.Event()
 
     def hang(request, context):
@@ -191,7 +191,7 @@ def test_disabled_feature_gates(kubelet, client):
         client.get_allocatable()
 
 
-def test_this_server_with_the_gate_off(serve, client):
+def test_get_fails_with_feature_gate_off(serve, client):
     serve(MemorySource([Pod("p", "ns")]), profile=Profile(get_enabled=False))
     with pytest.raises(MethodUnavailable):
         client.get("p", "ns")
@@ -203,7 +203,7 @@ def test_unknown_pod(serve, client):
         client.get("p", "ns")
 
 
-def test_other_not_found_error_is_not_an_unknown_pod(kubelet, client):
+def test_other_not_found_errors_differ_from_unknown_pod(kubelet, client):
     kubelet(List=failing(grpc.StatusCode.UNKNOWN, "device not found"))
     with pytest.raises(CallFailed, match="UNKNOWN: device not found") as caught:
         client.list()

@@ -153,7 +153,7 @@ def changed(pods: list[Pod], change) -> list[Pod]:
 
 @examples(0.5)
 @given(st.lists(CHANGES, max_size=12))
-def test_cached_response_equals_a_new_one(changes):
+def test_cached_response_equals_new_one(changes):
     source = MemorySource()
     caching = View(source)
     for change in changes:

@@ -30,7 +30,7 @@ def test_rejected_calls_use_no_token():
     assert bucket.allow(0.01)
 
 
-def test_idle_time_saves_at_most_the_burst():
+def test_idle_time_saves_at_most_burst():
     bucket = TokenBucket(100, 2)
     allowed(bucket, 0.0, 0.0)
     assert allowed(bucket, 3600.0, 3600.0, 3600.0) == [True, True, False]
@@ -41,7 +41,7 @@ def test_clock_going_back_changes_nothing():
     assert allowed(bucket, 100.0, 50.0, 50.0, 50.5, 51.0) == [True, True, False, False, True]
 
 
-def test_shortfall_below_a_nanosecond_is_ignored():
+def test_shortfall_below_nanosecond_is_ignored():
     bucket = TokenBucket(100, 1)
     assert bucket.allow(0.0)
     assert not bucket.allow(0.01 - 2e-9)
@@ -72,6 +72,6 @@ def test_never_more_than_burst_plus_rate_in_any_window(qps, burst, steps):
 
 
 @given(qps=st.integers(1, 1000), burst=st.integers(1, 50))
-def test_caller_below_the_rate_is_never_rejected(qps, burst):
+def test_caller_below_rate_is_never_rejected(qps, burst):
     bucket = TokenBucket(qps, burst)
     assert all(allowed(bucket, *[n / qps for n in range(3 * burst)]))

@@ -50,7 +50,7 @@ def make_stale_socket(path: Path) -> None:
         left_behind.bind(str(path))
 
 
-def test_round_trip_over_a_socket(serve, client):
+def test_round_trip_over_socket(serve, client):
     pods = (pod("a", "0", "1"), pod("b"))
     allocatable = Allocatable((ContainerDevices(GPU, ("0",), (1,)),), cpu_ids=(4,))
     serve(MemorySource(pods, allocatable))
@@ -76,7 +76,7 @@ def test_generated_stubs_of_both_versions_are_served(serve, socket_path):
         assert old.containers[0].devices[0].device_ids == ["0"]
 
 
-def test_the_rate_limit_over_a_socket(serve, client):
+def test_rate_limit_over_socket(serve, client):
     now = [0.0]
     server = serve(qps=100, burst=10, clock=lambda: now[0])
     for _ in range(5):
@@ -98,7 +98,7 @@ class Broken(MemorySource):
         raise RuntimeError("state is gone")
 
 
-def test_errors_of_the_source_reach_on_error_and_the_client(serve, client):
+def test_errors_of_source_reach_on_error_and_client(serve, client):
     errors = []
     serve(Broken(), on_error=errors.append)
     with pytest.raises(Exception, match=r"INTERNAL.*state is gone") as caught:
@@ -124,7 +124,7 @@ def test_stop_removes_socket_and_threads(socket_path):
     server.stop()
 
 
-def test_stop_waits_for_a_call_in_progress(serve, socket_path):
+def test_stop_waits_for_call_in_progress(serve, socket_path):
     """If a call is cut off, gRPC writes a line to the client's standard error."""
     called, go = threading.Event(), threading.Event()
 
@@ -163,7 +163,7 @@ def test_second_start_is_rejected(serve):
         server.start()
 
 
-def test_directory_has_the_kubelets_mode(socket_path):
+def test_directory_has_kubelets_mode(socket_path):
     inner = socket_path.parent / "pod-resources" / "kubelet.sock"
     with PodResourcesServer(MemorySource(), inner):
         assert inner.parent.stat().st_mode & 0o777 == 0o750
@@ -176,7 +176,7 @@ def test_stale_socket_is_replaced(serve, client, socket_path):
     assert client.list() == (pod("a", "0"),)
 
 
-def test_socket_of_a_running_server_is_kept(serve, client, socket_path):
+def test_socket_of_running_server_is_kept(serve, client, socket_path):
     serve(MemorySource([pod("first", "0")]))
     with pytest.raises(SocketInUse, match=str(socket_path)):
         PodResourcesServer(MemorySource(), socket_path).start()
@@ -215,7 +215,7 @@ def test_one_of_concurrent_starts_succeeds(socket_path):
     assert list(socket_path.parent.iterdir()) == []
 
 
-def test_late_stop_keeps_the_successors_socket(serve, client, socket_path):
+def test_late_stop_keeps_socket_of_next_server(serve, client, socket_path):
     first = PodResourcesServer(MemorySource(), socket_path)
     first.start()
     socket_path.unlink()
@@ -272,7 +272,7 @@ def test_path_is_measured_in_bytes(socket_path):
 
 
 @pytest.mark.parametrize("name", ["a b%20#c?", "käfig", "a:b"])
-def test_special_characters_in_a_path(socket_path, name):
+def test_special_characters_in_path(socket_path, name):
     path = socket_path.parent / name / "kubelet.sock"
     with PodResourcesServer(MemorySource(), path), PodResourcesClient(path) as client:
         assert client.list() == ()
@@ -286,13 +286,13 @@ def test_read_only_directory(directory):
     assert server_threads() == []
 
 
-def test_file_in_place_of_the_directory(socket_path):
+def test_file_in_place_of_directory(socket_path):
     socket_path.write_text("")
     with pytest.raises(ServeError, match="cannot use directory"):
         PodResourcesServer(MemorySource(), socket_path / "kubelet.sock").start()
 
 
-def test_many_clients_while_the_source_changes(serve, socket_path):
+def test_many_clients_while_source_changes(serve, socket_path):
     source = MemorySource([pod("a", "0"), pod("b", "0")])
     serve(source)
     turns, readers = 60, 3

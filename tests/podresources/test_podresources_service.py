@@ -72,14 +72,14 @@ def test_responses_of_each_method():
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("p", "other"), ("q", "ns"), ("", "")])
-def test_unknown_pod_has_the_kubelets_message(name, namespace):
+def test_unknown_pod_has_kubelets_message(name, namespace):
     assert Harness().rejection(v1_grpc.GET, get_request(name, namespace)) == (
         "UNKNOWN",
         f"pod {name} in namespace {namespace} not found",
     )
 
 
-def test_get_fails_with_the_feature_gate_off():
+def test_get_fails_with_feature_gate_off():
     harness = Harness(profile=Profile(get_enabled=False))
     assert harness.rejection(v1_grpc.GET, get_request("p", "ns")) == (
         "UNKNOWN",
@@ -135,7 +135,7 @@ def test_invalid_request_is_rejected_and_uses_no_token():
     harness.call(v1_grpc.LIST)
 
 
-def test_fields_of_a_later_version_in_a_request_are_ignored():
+def test_fields_of_later_version_in_request_are_ignored():
     unknown_field = b"\xfa\x01\x01x"  # field 31, a string
     assert decoding.pods_from_bytes(Harness().call(v1_grpc.LIST, unknown_field)) == PODS
 

@@ -51,7 +51,7 @@ def test_equality_ignores_restartable_init():
     assert Container("c", restartable_init=True) == Container("c")
 
 
-def test_json_of_a_pod():
+def test_json_of_pod():
     pod = Pod(
         "p",
         "ns",
@@ -114,7 +114,7 @@ def test_json_of_a_pod():
     assert as_dict([pod]) == {"pod_resources": [expected]}
 
 
-def test_json_of_an_empty_node():
+def test_json_of_empty_node():
     assert as_dict(Allocatable()) == {"devices": [], "cpu_ids": [], "memory": []}
     assert as_dict(()) == {"pod_resources": []}
 

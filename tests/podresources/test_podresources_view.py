@@ -65,7 +65,7 @@ def test_empty_node_gives_empty_messages():
     assert (view.list_v1(), view.list_v1alpha1(), view.allocatable_v1()) == (b"", b"", b"")
 
 
-def test_get_returns_the_last_of_two_pods_with_one_name():
+def test_get_returns_last_of_two_pods_with_one_name():
     view = View(MemorySource([pod("p", "old"), pod("p", "new")]))
     assert decoding.pod_from_bytes(view.get_v1("p", "default")) == pod("p", "new")
 
@@ -129,7 +129,7 @@ class ChangingBeforeRead(MemorySource):
         return super().pods()
 
 
-def test_change_during_the_build_is_not_missed():
+def test_change_during_build_is_not_missed():
     view = View(ChangingBeforeRead([pod("old", "a")]))
     assert [p.name for p in decoding.pods_from_bytes(view.list_v1())] == ["new"]
 
@@ -144,7 +144,7 @@ class ChangingAfterRead(MemorySource):
         return read
 
 
-def test_change_after_reading_shows_in_the_next_response():
+def test_change_after_reading_shows_in_next_response():
     view = View(ChangingAfterRead([pod("old", "a")]))
     first = decoding.pods_from_bytes(view.list_v1())
     second = decoding.pods_from_bytes(view.list_v1())

@@ -103,7 +103,7 @@ def test_users_stubs_load_beside_protos_and_exchange_bytes(users_stubs, imports)
     assert python(path + imports + EXCHANGE) == "exchanged\n"
 
 
-def test_messages_are_not_in_the_default_pool():
+def test_messages_are_not_in_default_pool():
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("v1beta1.Device")
     assert dp.DESCRIPTOR.pool is not descriptor_pool.Default()

@@ -73,7 +73,7 @@ def allocate_request(*ids):
     return deviceplugin_v1beta1.AllocateRequest(container_requests=[container])
 
 
-def test_call_reaches_the_method_and_returns_its_response(serve):
+def test_call_reaches_method_and_returns_its_response(serve):
     stub = deviceplugin_v1beta1_grpc.DevicePluginStub(serve(add_plugin))
     answer = stub.Allocate(allocate_request("a", "b"), timeout=DEADLINE)
     assert answer.container_responses[0].envs["IDS"] == "a,b"
@@ -107,14 +107,14 @@ def test_missing_method_is_unimplemented(serve, messages, services, name):
 
 
 @pytest.mark.parametrize(("messages", "services", "name"), SERVICES)
-def test_services_have_the_names_of_grpcs_generator(messages, services, name):
+def test_services_have_names_of_grpcs_generator(messages, services, name):
     names = [f"{name}Stub", f"{name}Servicer", f"add_{name}Servicer_to_server"]
     assert set(names) <= set(services.__all__)
     for exported in names[:2]:
         assert getattr(services, exported).__module__ == services.__name__
 
 
-def test_libraries_have_the_pinned_versions():
+def test_libraries_have_pinned_versions():
     line = os.environ.get("WIRE_LINE")
     if line is None:
         pytest.skip("WIRE_LINE is not set, so no versions are expected")

@@ -230,7 +230,7 @@ def by_name(module):
 
 
 @pytest.mark.parametrize("module", MESSAGES, ids=by_name)
-def test_fields_have_the_expected_numbers_and_types(module):
+def test_fields_have_expected_numbers_and_types(module):
     found = {
         name: [described(field) for field in descriptor.fields]
         for name, descriptor in module.DESCRIPTOR.message_types_by_name.items()
@@ -253,7 +253,7 @@ def test_every_message_is_exported(module):
 @pytest.mark.parametrize(
     ("messages", "services"), [*zip(MESSAGES, METHODS, strict=True)], ids=by_name
 )
-def test_methods_have_the_expected_paths_and_types(messages, services):
+def test_methods_have_expected_paths_and_types(messages, services):
     found = {
         f"/{service.full_name}/{method.name}": (
             method.input_type.name,

@@ -63,7 +63,7 @@ def test_call_has_direction_rpc_devices_and_time() -> None:
     assert calls.mark() == Mark(event=1, call=1)
 
 
-def test_stream_has_a_call_per_list_and_one_for_its_end() -> None:
+def test_stream_has_call_per_list_and_one_for_its_end() -> None:
     clock = ManualClock()
     calls = log(clock=clock)
     stream = recorder_of(calls).begin("ListAndWatch")
@@ -270,7 +270,7 @@ def test_invalid_criteria_are_errors(
         search(calls_made)
 
 
-def test_assert_called_returns_the_calls(calls_made: CallLog) -> None:
+def test_assert_called_returns_calls(calls_made: CallLog) -> None:
     assert [call.number for call in calls_made.assert_called(GPU, rpc="Allocate")] == [1]
     calls_made.assert_called(rpc="Allocate", times=2)
     calls_made.assert_not_called(rpc="Allocate", since=2)
@@ -307,19 +307,19 @@ def test_assert_called_returns_the_calls(calls_made: CallLog) -> None:
     ],
     ids=["device ids", "code", "response", "times", "nothing"],
 )
-def test_mismatch_shows_the_closest_call(calls_made: CallLog, criteria, words: list[str]) -> None:
+def test_mismatch_shows_closest_call(calls_made: CallLog, criteria, words: list[str]) -> None:
     with pytest.raises(CallMismatch) as caught:
         calls_made.assert_called(**criteria)
     for each in words:
         assert each in str(caught.value)
 
 
-def test_assert_not_called_shows_the_calls(calls_made: CallLog) -> None:
+def test_assert_not_called_shows_calls(calls_made: CallLog) -> None:
     with pytest.raises(AssertionError, match=r"wanted 0 of .*found 2 among 3"):
         calls_made.assert_not_called(rpc="Allocate")
 
 
-def test_mismatch_names_the_number_of_dropped_calls() -> None:
+def test_mismatch_names_number_of_dropped_calls() -> None:
     calls = log(keep=1)
     allocate(calls, "a")
     allocate(calls, "b")

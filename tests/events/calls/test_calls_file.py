@@ -26,7 +26,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_file_has_a_line_per_call_from_its_start_to_its_end(tmp_path: Path) -> None:
+def test_open_file_gets_line_per_call(tmp_path: Path) -> None:
     calls = CallLog(EventStream(), 100, 1000)
     recorder_of(calls).begin("Allocate").answered(b"")
     path = tmp_path / "calls"

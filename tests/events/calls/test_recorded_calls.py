@@ -38,7 +38,7 @@ def plugin(kubelet: MockKubelet) -> Iterator[SimulatedPlugin]:
         yield plugin
 
 
-def test_calls_of_a_plugin_and_of_a_pod_are_recorded(
+def test_calls_of_plugin_and_of_pod_are_recorded(
     kubelet: MockKubelet, plugin: SimulatedPlugin
 ) -> None:
     mark = kubelet.mark()
@@ -96,7 +96,7 @@ def test_huge_resource_name_is_cut(kubelet: MockKubelet) -> None:
     assert call.request["resource_name"].endswith("x...")
 
 
-def test_handshake_of_a_watched_plugin_is_recorded(kubelet: MockKubelet) -> None:
+def test_handshake_of_watched_plugin_is_recorded(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
     resource = "vendor.com/watched"
     info = pr.PluginInfo(type="DevicePlugin", name=resource, supported_versions=["v1beta1"])
@@ -150,7 +150,7 @@ def test_failed_allocate_is_recorded_with_its_status(
         assert (call.code, call.message, call.response) == (code, message, response)
 
 
-def test_log_outlives_a_restart(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_log_survives_kubelet_restart(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     mark = kubelet.mark()
     kubelet.restart()
     kubelet.wait_for_resource(GPU, 2)

@@ -12,7 +12,7 @@ def pod(**container):
     }
 
 
-def test_unknown_fields_of_a_bound_pod_are_ignored():
+def test_unknown_fields_of_bound_pod_are_ignored():
     source = pod(resources={"limits": {"vendor.com/gpu": 1}, "later": 1}, later=1)
     source["spec"]["later"] = {}
     source["spec"]["initContainers"] = [{"name": "init", "image": "i", "later": 1}]

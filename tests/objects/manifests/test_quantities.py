@@ -93,7 +93,7 @@ def test_parse_quantity_agrees_with_decimal_arithmetic(
 
 
 @given(st.text(alphabet="0123456789.+-eEinumkKMGTP", max_size=12))
-def test_any_text_is_an_amount_or_a_value_error(text: str) -> None:
+def test_any_text_is_amount_or_value_error(text: str) -> None:
     try:
         amount = parse_quantity(text)
     except ValueError:

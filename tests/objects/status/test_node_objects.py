@@ -59,7 +59,7 @@ def test_node_object_has_labels_annotations_and_taints() -> None:
     assert node_reference("n", "u") == {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 
 
-def test_node_status_keeps_the_transition_time_of_unchanged_conditions() -> None:
+def test_node_status_keeps_transition_time_of_unchanged_conditions() -> None:
     def status(ready: bool, now: float, before: object = None) -> dict[str, object]:
         conditions = [NodeCondition("Ready", ready, "Reason", "text")]
         amounts = {"cpu": "4"}, {"cpu": "3"}
@@ -91,7 +91,7 @@ def test_node_status_keeps_the_transition_time_of_unchanged_conditions() -> None
     assert times(status(False, 2.0, first)) == ["02", "02"]
 
 
-def test_node_info_has_the_ten_fields_of_the_api() -> None:
+def test_node_info_has_ten_fields_of_api() -> None:
     assert INFO.as_object() == {
         "architecture": "arch",
         "bootID": "b",

@@ -24,7 +24,7 @@ MAIN, SIDE = ContainerName("main"), ContainerName("side")
 GPU, CPU = ResourceName("vendor.com/gpu"), ResourceName("cpu")
 
 
-def test_pod_object_has_the_fields_of_the_manifest() -> None:
+def test_pod_object_has_fields_of_manifest() -> None:
     pod = Pod(
         UID,
         "train",
@@ -66,13 +66,13 @@ def test_pod_object_has_the_fields_of_the_manifest() -> None:
     }
 
 
-def test_optional_fields_of_a_pod_are_absent() -> None:
+def test_optional_fields_of_pod_are_absent() -> None:
     result = pod_object(Pod(UID, "p", "default", (Container(MAIN),)), {}, node="n")
     assert set(result["metadata"]) == {"name", "namespace", "uid"}
     assert not {"initContainers", "resourceClaims"} & set(result["spec"])
 
 
-def test_items_of_a_pod_list_have_no_kind() -> None:
+def test_items_of_pod_list_have_no_kind() -> None:
     assert pod_list(iter([{"metadata": {}}])) == {
         "kind": "PodList",
         "apiVersion": "v1",
@@ -159,7 +159,7 @@ def test_started_containers_are_read_back() -> None:
     assert "containerID" not in new and new["lastState"] == {}
 
 
-def test_missing_values_of_a_status_are_read_as_defaults() -> None:
+def test_missing_values_of_status_are_read_as_defaults() -> None:
     found = {
         "initContainerStatuses": None,
         "containerStatuses": [
@@ -203,7 +203,7 @@ def test_container_ids_depend_on_pod_container_and_run() -> None:
     assert container_id(UID, MAIN, 0) == ids[0]
 
 
-def test_times_have_both_forms_of_the_api() -> None:
+def test_times_have_both_forms_of_api() -> None:
     assert timestamp(1.999) == "1970-01-01T00:00:01Z"
     assert micro_timestamp(1.25) == "1970-01-01T00:00:01.250000Z"
     assert [seconds_of(each) for each in ("1970-01-01T00:00:01.25Z", "soon", None)] == [
