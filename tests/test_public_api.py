@@ -42,9 +42,18 @@ def test_every_public_name_has_description():
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_can_be_imported(name):
-    for member in PACKAGES[name].__all__:
-        assert hasattr(PACKAGES[name], member)
-    assert set(PACKAGES[name].__all__) <= set(dir(PACKAGES[name]))
+    package = PACKAGES[name]
+    for member in package.__all__:
+        value = getattr(package, member)
+        if (inspect.isclass(value) or inspect.isfunction(value)) and is_ours(value):
+            assert value.__name__ == member
+    assert set(package.__all__) <= set(dir(package))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_unknown_name_is_attribute_error(name):
+    with pytest.raises(AttributeError, match=f"'{name}' has no attribute 'Nothing'"):
+        _ = PACKAGES[name].Nothing
 
 
 NOT_YET_PUBLIC: dict[str, set[str]] = {}
