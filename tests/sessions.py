@@ -1,11 +1,30 @@
-"""Pytest sessions: the signals of this one, and options for those that tests start."""
+"""Processes of tests: the signals of this one, and interpreters that tests start."""
 
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from types import FrameType
 
 _UNNEEDED = ("cacheprovider", "hypothesispytest", "pytest_cov", "timeout", "xdist")
 NO_SUITE_PLUGINS = tuple(flag for name in _UNNEEDED for flag in ("-p", f"no:{name}"))
-"""Options without the plugins that only this suite uses: they would triple the start-up time."""
+"""Options of pytest without plugins that only this suite uses: they triple the start-up time."""
+
+
+def run_python(
+    *arguments: str | Path, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a new interpreter with these arguments and additional environment variables."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
 
 
 def restore_signals() -> None:

@@ -1,14 +1,11 @@
 """A user's project can have modules named ``protos``, ``checkpoint`` or ``podresources``."""
 
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from tests.paths import ROOT
-from tests.sessions import NO_SUITE_PLUGINS
+from tests.sessions import NO_SUITE_PLUGINS, run_python
 
 OURS = ["checkpoint", "podresources", "protos"]
 ADMISSION = """
@@ -38,20 +35,8 @@ def project(tmp_path):
     return tmp_path
 
 
-def run(project, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=project,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-
-
 def output(project, code):
-    done = run(project, "-W", "error", "-c", code)
+    done = run_python("-W", "error", "-c", code, cwd=project)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -103,7 +88,7 @@ def test_fixtures_work_beside_modules_of_same_names(project):
         "    import podresources\n"
         "    assert podresources.MINE == 'my client'\n"
     )
-    done = run(project, "-m", "pytest", "-q", "-W", "error", *NO_SUITE_PLUGINS)
+    done = run_python("-m", "pytest", "-q", "-W", "error", *NO_SUITE_PLUGINS, cwd=project)
     assert done.returncode == 0, done.stdout
 
 
@@ -116,7 +101,7 @@ def test_fixtures_work_beside_modules_of_same_names(project):
     ],
 )
 def test_command_reports_its_own_errors(project, arguments, text):
-    done = run(project, "-m", "devicemanager", *arguments)
+    done = run_python("-m", "devicemanager", *arguments, cwd=project)
     assert done.returncode != 0
     assert text in done.stderr
     assert "a bug" not in done.stderr
@@ -134,7 +119,9 @@ def test_missing_package_error_names_hiding_module(project):
     """Covers a copy of the package ``devicemanager`` without the three others."""
     copied = project / "copied"
     shutil.copytree(ROOT / "devicemanager", copied / "devicemanager")
-    done = run(project, "-c", "from devicemanager import MockKubelet", PYTHONPATH=str(copied))
+    done = run_python(
+        "-c", "from devicemanager import MockKubelet", PYTHONPATH=str(copied), cwd=project
+    )
     assert done.stderr.splitlines()[-1] == (
         f"ImportError: {project}/checkpoint.py hides the package checkpoint that comes with "
         "devicemanager: rename it, or move it into a package"

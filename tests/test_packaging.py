@@ -1,6 +1,5 @@
 """The wheel contains only the four packages and works without the source tree."""
 
-import os
 import subprocess
 import sys
 import tarfile
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from tests.sessions import run_python
 
 PACKAGES = {"devicemanager", "checkpoint", "podresources", "protos"}
 HEAVY = ["google.protobuf", "grpc", "kubernetes", "rich", "watchdog", "yaml"]
@@ -52,15 +52,8 @@ def installed(wheel, tmp_path_factory):
 
 def python(installed, code):
     """Run a new interpreter that finds the wheel's packages before this tree's."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "error", "-c", code],
-        env=os.environ | {"PYTHONPATH": str(installed)},
-        cwd=installed,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    arguments = ("-P", "-W", "error", "-c", code)
+    done = run_python(*arguments, cwd=installed, PYTHONPATH=str(installed))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from podresources import (
     Allocatable,
     ClaimResource,
@@ -17,6 +14,7 @@ from podresources import (
     as_dict,
     ids_by_resource,
 )
+from tests.sessions import run_python
 
 GPU = "vendor.com/gpu"
 
@@ -139,5 +137,5 @@ def test_import_loads_neither_grpc_nor_protobuf():
         "heavy = {'grpc', 'google.protobuf', 'tenacity'} & set(sys.modules); "
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ran = run_python("-c", code)
     assert ran.returncode == 0, ran.stderr

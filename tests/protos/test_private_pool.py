@@ -10,19 +10,13 @@ from google.protobuf import __version__, descriptor_pool
 
 from protos import deviceplugin_v1beta1 as dp
 from tests.paths import ROOT
+from tests.sessions import run_python
 
 
 def python(code):
     """Run code in a new interpreter that imports this tree and raises on warnings."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = run_python("-W", "error", "-c", code, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
