@@ -15,7 +15,7 @@ from devicemanager.kubelet.settings import QUIRKS, Settings
 from tests.paths import ROOT
 from tests.sessions import NO_SUITE_PLUGINS
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ["devicemanager", "checkpoint", "podresources", "tests", "tools"]
 COMMAND = Path(sys.executable).with_name("devicemanager")
 # The pages show these files unchanged. They have separate tests, because some run until stopped.
@@ -188,7 +188,7 @@ def any_checksum(text):
     return re.sub(r"checksum \d+", "checksum …", text)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("page", ["docs/commands.md", "docs/tutorial.md"])
 def test_commands_print_output_shown_on_page(page, make_mock_kubelet, monkeypatch, capsys):
     shown = [each for each in sessions(ROOT / page) if each[0].startswith("devicemanager")]
     (run, _), *reading = shown
@@ -245,6 +245,58 @@ def test_settings_on_pages_exist():
     assert named <= set(Settings.__annotations__)
 
 
+def test_readme_fits_two_screens_and_names_size():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 80
+    assert "210 MB" in text
+
+
+def without_figures(line):
+    return re.sub(r"\d+(\.\d+)? s\b", "N s", line)
+
+
+def test_check_prints_lines_of_readme(tmp_path, monkeypatch, capsys):
+    """The plugin has two bugs: it accepts unknown devices and registers only once."""
+    [(command, shown)] = sessions(ROOT / "README.md")
+    assert command == "devicemanager check -- ./plugin"
+    breakable = [sys.executable, str(ROOT / "tests/conformance/breakable.py")]
+    switches = ["--switch", "accept-unknown", "--switch", "never-back"]
+    plugin = [*breakable, "--dir", "{plugin_dir}", *switches]
+    only = [word for line in shown.splitlines() for word in ("--only", line.split()[0])]
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", *only, "--limit", "recover_seconds=2", "--", *plugin]) == 1
+    printed = [without_figures(line) for line in capsys.readouterr().out.splitlines()]
+    assert set(printed) > {without_figures(line) for line in shown.splitlines()}
+
+
+def words(page):
+    """Return the text of a page, lower case, without links and marks of Markdown."""
+    text = re.sub(r"\]\([^)]*\)", "", page.read_text())
+    return " ".join(re.sub(r"[`*\[\]]", "", text).lower().split())
+
+
+def test_glossary_terms_are_used():
+    """At most twenty terms, sorted; each is used outside the glossary and has a link."""
+    page = ROOT / "docs" / "glossary.md"
+    [_, _, *entries] = [row for row in rows(page) if len(row) == 3]
+    terms = [re.sub(r"\(.*\)", "", row[0]).strip("` ") for row in entries]
+    assert 10 <= len(terms) <= 20
+    assert terms == sorted(terms, key=str.lower)
+    pages = [each for each in PAGES if each != page]
+    texts = [words(each) for each in pages]
+    texts += [path.read_text().lower() for path in (ROOT / "devicemanager").rglob("*.py")]
+    unused = [term for term in terms if not any(term.lower() in text for text in texts)]
+    assert unused == []
+    assert [row[0] for row in entries if "](" not in row[2]] == []
+
+
+def test_decisions_are_all_listed():
+    page = ROOT / "docs/decisions/README.md"
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", page.read_text())
+    records = {path.name for path in page.parent.glob("*.md")} - {page.name}
+    assert sorted(listed) == sorted(records)
+
+
 def test_changelog_has_this_version():
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert f"## [{version[1]}]" in (ROOT / "CHANGELOG.md").read_text()
@@ -263,7 +315,7 @@ def test_contributing_lists_every_make_target():
 
 def test_files_and_modules_named_in_contributing_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    for path in re.findall(r"`((?:devicemanager|tests|constraints)/[\w./-]+)`", text):
+    for path in re.findall(r"`((?:devicemanager|tests|constraints|tools|docs)/[\w./-]+)`", text):
         assert (ROOT / path).exists(), path
     for module in re.findall(r"python -m (tools\.\w+)", text):
         path = ROOT / module.replace(".", "/")

@@ -1,4 +1,4 @@
-"""Run the quick attacks of ``make attack``; only that command also judges how long they take."""
+"""The quick attacks must break no promise. Only ``make attack`` also judges times and usage."""
 
 import pytest
 
@@ -31,6 +31,6 @@ QUICK = [
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_attack_finds_no_problem(name):
+def test_attack_breaks_no_promise(name):
     (attack,) = (each for each in attacks() if each.name == name)
     assert attack.run().problems == ()
