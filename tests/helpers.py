@@ -183,6 +183,7 @@ class World:
                 try:
                     response = answers(wanted)
                 except Exception as error:
+                    # As in the device manager, the generator handles failed RPCs.
                     wanted = steps.throw(error)
                 else:
                     wanted = steps.send(response)

@@ -106,6 +106,7 @@ class Node:
 
     def new_process(self, *, reboot: bool = False) -> None:
         """Restart the kubelet's process, without plugins and before pods are readmitted."""
+        # CPUs and memory stay allocated: on a node, they are in state files of their managers.
         providers = self.manager.providers()
         self.manager.close()
         if reboot:

@@ -28,6 +28,7 @@ POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 SCOPES = ("container", "pod")
 
 device_ids = st.integers(0, 9).map(lambda number: DeviceId(f"d{number}"))
+# Most devices are healthy, so that most requests can be satisfied.
 health = st.sampled_from([HEALTHY, HEALTHY, HEALTHY, UNHEALTHY, "Odd"])
 numa = st.sampled_from([None, (), (0,), (1,), (0, 1), (1, 0), (0, 0)])
 devices = st.builds(Device, device_ids, health, numa)

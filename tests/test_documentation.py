@@ -191,6 +191,7 @@ def any_checksum(text):
 @pytest.mark.parametrize("page", ["docs/commands.md", "docs/tutorial.md"])
 def test_commands_print_output_shown_on_page(page, make_mock_kubelet, monkeypatch, capsys):
     shown = [each for each in sessions(ROOT / page) if each[0].startswith("devicemanager")]
+    # The first command starts the kubelet and keeps running; the others query it.
     (run, _), *reading = shown
     root = str(make_mock_kubelet(start=False).root / "r")
 

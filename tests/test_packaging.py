@@ -19,6 +19,7 @@ HEAVY = ["google.protobuf", "grpc", "kubernetes", "rich", "watchdog", "yaml"]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     directory = tmp_path_factory.mktemp("wheel")
+    # Without isolation, pip uses the installed build backend and needs no network.
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     command += ["--no-build-isolation", "--wheel-dir", str(directory), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

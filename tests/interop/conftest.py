@@ -17,6 +17,8 @@ from tests.interop.goprocess import GoProcess
 
 Spawn = Callable[..., GoProcess]
 
+# The tmpfs hides /var/lib, so that the directories can be created without root's permissions and
+# without changes to the machine.
 ENTER_NODE_PATHS = """
 mount -t tmpfs none /var/lib &&
 mkdir -p /var/lib/kubelet/device-plugins &&

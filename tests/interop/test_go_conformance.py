@@ -45,6 +45,7 @@ def test_handler_that_ignores_end_of_its_stream_fails(go_bin: Path) -> None:
 @pytest.mark.timeout(240)
 def test_device_plugin_manager_fails_known_checks(dpm_plugin: Path, at_node_paths: object) -> None:
     """dpm has a hard-coded plugin directory, so it runs at the paths of a node."""
+    # The plugin exits when its stdin is closed, so an open pipe keeps it running.
     subject = PluginUnderTest(
         command=["sh", "-c", f"exec tail -f /dev/null | exec {dpm_plugin}"],
         at_node_paths=True,

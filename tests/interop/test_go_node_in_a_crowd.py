@@ -27,6 +27,7 @@ def test_go_plugin_serves_one_node_among_many(cluster, node_dir, spawn, go_bin):
     plugin = spawn(go_bin / "plugin", "-dir", nodes[0].kubelet.plugin_dir, "-count", "2")
     plugin.wait_for("registered", unless="register-failed")
     wait_until(lambda: allocatable("n-0") == "2")
+    # One pod per device: 100 in-memory nodes have one each, and the plugin has two.
     for number in range(102):
         apiserver.create("pods", gpu_pod(f"p-{number}"))
     wait_until(lambda: joined.pod_counts() == {"Running": 102})

@@ -202,6 +202,7 @@ def test_forked_child_does_not_end_its_parents_watch(tmp_path: Path, changes: Ch
     try:
         child = os.fork()
         if not child:
+            # The child shares the parent's inotify descriptor, but none of its threads.
             watch.stop()
             watch.stop()
             os._exit(0)

@@ -125,7 +125,7 @@ def test_stop_removes_socket_and_threads(socket_path):
 
 
 def test_stop_waits_for_call_in_progress(serve, socket_path):
-    """If a call is cut off, gRPC writes a line to the client's standard error."""
+    # If a call is cut off, gRPC writes a line to the client's standard error.
     called, go = threading.Event(), threading.Event()
 
     class Slow(MemorySource):
@@ -218,6 +218,7 @@ def test_one_of_concurrent_starts_succeeds(socket_path):
 def test_late_stop_keeps_socket_of_next_server(serve, client, socket_path):
     first = PodResourcesServer(MemorySource(), socket_path)
     first.start()
+    # Without the file, the second server cannot notice that the first one still runs.
     socket_path.unlink()
     serve(MemorySource([pod("second", "0")]))
     first.stop()

@@ -93,6 +93,7 @@ def test_rate_limit_is_shared_by_all_methods():
     harness.call(v1_grpc.LIST)
     harness.call(v1alpha1_grpc.LIST)
     harness.rejection(v1_grpc.GET, get_request("unknown", "ns"))
+    # The failed Get also used a token.
     for path in harness.methods:
         assert harness.rejection(path) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
     harness.now = 0.01

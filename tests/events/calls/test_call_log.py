@@ -93,6 +93,7 @@ def test_log_drops_oldest_calls_by_number_and_by_bytes() -> None:
     for _ in range(3):
         allocate(calls, "d", response=b"x" * 40)
     assert [call.number for call in calls()] == [2, 3]
+    # A call above the limit is dropped, together with all earlier calls.
     allocate(calls, "d", response=b"x" * 101)
     assert calls() == [] and calls.dropped == 4
     recorder_of(calls).begin("Allocate").failed("Internal", "x" * 101)
@@ -105,6 +106,7 @@ def test_flood_of_lists_does_not_drop_allocations() -> None:
     stream = recorder_of(calls).begin("ListAndWatch")
     for _ in range(10):
         stream.received_message(b"")
+    # Calls made for pods have a separate limit, because some plugins send lists all the time.
     assert [call.number for call in calls()] == [1, 9, 10, 11]
 
 

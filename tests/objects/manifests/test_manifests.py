@@ -558,6 +558,7 @@ def test_files_that_could_block_are_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("merge", [False, True])
 def test_expanded_aliases_are_limited(merge: bool) -> None:
+    # A "billion laughs" document: eleven levels, each with ten references to the level below.
     lines = ["a0: &a0 {x: 1}"]
     for level in range(1, 12):
         many = ", ".join([f"*a{level - 1}"] * 10)
@@ -568,6 +569,7 @@ def test_expanded_aliases_are_limited(merge: bool) -> None:
 def test_list_is_rejected_at_its_first_extra_item() -> None:
     text = "a: [1, 2]\nb: {x: 1, y: 2, z: 3}\nc:\n- 1\n- {d: []}\n"
     assert load_documents(text, max_items=2) == load_documents(text)
+    # The invalid YAML after the extra item shows that the rest of the text is not parsed.
     with pytest.raises(ManifestError, match=r"^line 6: a list of more than 2 items$"):
         load_documents(text + "- 3\n- }", max_items=2)
 
