@@ -23,7 +23,7 @@ from devicemanager.core.topology import NumaTopology
 from devicemanager.observe.terminal.keys import ScreenState
 from devicemanager.observe.terminal.rows import LogLine, Shown
 from devicemanager.observe.terminal.screen import draw
-from devicemanager.observe.view import ClusterPictures, ClusterView, KubeletView, NodeView
+from devicemanager.observe.view import ClusterView, ClusterViewBuilder, KubeletView, NodeView
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 
@@ -55,7 +55,7 @@ def scene() -> NodeView:
         gpus.set_health("gpu-mock-3", False)
         gpus.remove("gpu-mock-2")
         kubelet.wait_for_resource(GPU, 6)
-        return KubeletView(kubelet).look()
+        return KubeletView(kubelet).refresh()
 
 
 def simulate(stack: ExitStack, kubelet: MockKubelet, resource: str, count: int) -> SimulatedPlugin:
@@ -87,7 +87,7 @@ def crowd() -> ClusterView:
             nodes[2].fail_device(GPU, "gpu-6")
             nodes[3].pressure([Pressure.DISK])
             nodes[4].not_ready("the fan is off")
-            picture = ClusterPictures(SERVER, lambda: cluster.nodes).look()
+            picture = ClusterViewBuilder(SERVER, lambda: cluster.nodes).refresh()
     assert len(picture.nodes) == 6
     return picture
 

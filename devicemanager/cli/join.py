@@ -157,9 +157,9 @@ def _directory(args: argparse.Namespace, stack: contextlib.ExitStack) -> Path:
 
 
 def _view(cluster: Cluster) -> Callable[[], ClusterView]:
-    from devicemanager.observe.view import ClusterPictures
+    from devicemanager.observe.view import ClusterViewBuilder
 
-    return ClusterPictures(cluster.url, lambda: cluster.nodes).look
+    return ClusterViewBuilder(cluster.url, lambda: cluster.nodes).refresh
 
 
 def _start(args: argparse.Namespace, cluster: Cluster, specs: NodeSpecs, log: KubeletLog) -> None:

@@ -18,7 +18,7 @@ from devicemanager.cli.standard_output import OutputQueue
 if TYPE_CHECKING:
     from devicemanager.cli.stopping import StopSignals
     from devicemanager.observe.terminal.live import LiveView, LogLines
-    from devicemanager.observe.terminal.screen import Picture
+    from devicemanager.observe.terminal.screen import View
 
 __all__ = ["Display", "LiveDisplay", "add_live", "display", "display_until", "live_view"]
 
@@ -45,7 +45,7 @@ def add_live(parser: argparse.ArgumentParser) -> None:
 
 def live_view(
     args: argparse.Namespace,
-    look: Callable[[], Picture],
+    look: Callable[[], View],
     ended: Callable[[BaseException | None], None],
     lines: LogLines | None = None,
     about: Sequence[str] = (),
@@ -71,7 +71,7 @@ class Display:
     def __init__(self, log: KubeletLog) -> None:
         self.log = log
 
-    def show(self, look: Callable[[], Callable[[], Picture]]) -> None:
+    def show(self, look: Callable[[], Callable[[], View]]) -> None:
         """From now on pictures may be shown: ``look`` gives what makes them."""
 
     @contextlib.contextmanager
@@ -158,7 +158,7 @@ class LiveDisplay(Display):
         self._live_log = _LiveLog(LogLines(), output.put)
         super().__init__(self._live_log)
 
-    def show(self, look: Callable[[], Callable[[], Picture]]) -> None:
+    def show(self, look: Callable[[], Callable[[], View]]) -> None:
         from devicemanager.observe.terminal.session import TerminalSignals
 
         log = self._live_log

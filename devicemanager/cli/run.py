@@ -178,7 +178,7 @@ def _serve(
 def _look(kubelet: MockKubelet) -> Callable[[], NodeView]:
     from devicemanager.observe.view import KubeletView
 
-    return KubeletView(kubelet).look
+    return KubeletView(kubelet).refresh
 
 
 @contextlib.contextmanager

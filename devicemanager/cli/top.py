@@ -74,9 +74,9 @@ def _ask(client: PodResourcesClient, view: PodResourcesView) -> NodeView:
 
     pods = client.list()
     try:
-        return view.look(pods, client.get_allocatable())
+        return view.refresh(pods, client.get_allocatable())
     except MethodUnavailable:
-        return view.look(pods, None)
+        return view.refresh(pods, None)
 
 
 def _print(picture: NodeView, args: argparse.Namespace) -> int:

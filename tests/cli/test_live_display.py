@@ -13,8 +13,8 @@ import pytest
 
 from devicemanager.cli import live
 from devicemanager.cli.kubelet_log import KubeletLog
-from tests.observe.terminal import pictures
-from tests.observe.terminal.watching import DEADLINE, Watched
+from tests.observe.terminal import views
+from tests.observe.terminal.watched import DEADLINE, Watched
 
 ARGUMENTS = argparse.Namespace(output="text", plain=False, no_color=False)
 
@@ -59,7 +59,7 @@ def test_lines_before_the_view_and_after_it(watched):
     with Program(watched) as program:
         program.display.log.say("path", "served at /here")
         watched.wait_for("served at /here")
-        program.display.show(lambda: pictures.small)
+        program.display.show(lambda: views.small)
         program.display.log.warn("manifest", "a bad file")
         watched.wait_for("manifest: a bad file")
         watched.press("?")
@@ -77,7 +77,7 @@ def test_lines_before_the_view_and_after_it(watched):
 
 def test_what_is_waited_for_is_told_in_the_view(watched):
     with Program(watched) as program:
-        program.display.show(lambda: pictures.small)
+        program.display.show(lambda: views.small)
         with program.display.waiting("for a plugin"):
             watched.wait_for("waiting for a plugin")
         watched.wait_until(lambda: "waiting" not in watched.text)
@@ -97,16 +97,16 @@ def test_a_mistake_of_the_view_costs_no_line(watched):
 
 def test_a_first_signal_gives_the_terminal_back_at_once(watched):
     with Program(watched) as program:
-        program.display.show(lambda: pictures.small)
+        program.display.show(lambda: views.small)
         watched.wait_for("q quit")
         program.signals.first()
-        watched.wait_until(lambda: watched.is_given_back)
+        watched.wait_until(lambda: watched.is_restored)
 
 
 @pytest.mark.parametrize("with_keys", [True, False])
 def test_a_terminal_that_has_gone_is_told(watched, with_keys):
     with Program(watched, with_keys=with_keys) as program:
-        program.display.show(lambda: pictures.small)
+        program.display.show(lambda: views.small)
         watched.wait_for("q quit")
         watched.hang_up()
         assert program.has_failed.wait(DEADLINE)
@@ -116,7 +116,7 @@ def test_a_terminal_that_has_gone_is_told(watched, with_keys):
 @pytest.mark.parametrize("changed", [{"plain": True}, {"output": "json"}])
 def test_lines_when_they_are_wanted(watched, changed):
     with Program(watched, argparse.Namespace(**{**vars(ARGUMENTS), **changed})) as program:
-        program.display.show(lambda: pictures.small)
+        program.display.show(lambda: views.small)
         program.display.log.say("path", "served at /here")
         watched.wait_for("served at /here")
     assert b"\x1b" not in watched.output

@@ -14,7 +14,7 @@ from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.control import ControlServer
 from devicemanager.observe.web import HttpServer
 from tests.cli.records import until_ready
-from tests.observe.web.conftest import asked
+from tests.observe.web.conftest import fetch
 
 RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
 
@@ -31,9 +31,9 @@ def test_a_kubelet_is_looked_at_while_it_runs(make_mock_kubelet):
             assert said["page"]["address"] == f"{url}/"
             assert said["control-address"]["address"] == url
             address = url.removeprefix("http://")
-            assert asked(address, "/healthz").text == "ok"
+            assert fetch(address, "/healthz").text == "ok"
             # The first registration counts already.
-            text = asked(address, "/metrics").text
+            text = fetch(address, "/metrics").text
             counted = 'kubelet_device_plugin_registration_total{resource_name="vendor.com/gpu"} 1.0'
             assert counted in text.splitlines()
             token = (root / "control.token").read_text().strip()
@@ -41,8 +41,8 @@ def test_a_kubelet_is_looked_at_while_it_runs(make_mock_kubelet):
             broken = {"resource": "vendor.com/gpu", "id": "gpu-mock-0", "health": "Unhealthy"}
             bearer = {"Authorization": f"Bearer {token}"}
             path, body = "/page/device-health", json.dumps(broken)
-            assert asked(address, path, bearer, "POST", body).status == 204
-            assert asked(address, path, {}, "POST", body).status == 401
+            assert fetch(address, path, bearer, "POST", body).status == 204
+            assert fetch(address, path, {}, "POST", body).status == 401
         assert run.wait(20) == 0
         run.stdout.read()
 
@@ -69,7 +69,7 @@ def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys
         (["--http", "192.0.2.1:1", "--http-allow-remote"], "cannot listen on 192.0.2.1:1"),
         (
             ["--http", "0.0.0.0:1", "--http-allow-remote", "--control"],
-            "and with it the control API: give --control-allow-remote, too",
+            "expose the control API to other hosts: give --control-allow-remote, too",
         ),
         (["--http", "x"], "--http: invalid address 'x'"),
     ],

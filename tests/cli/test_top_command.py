@@ -19,7 +19,7 @@ from podresources import (
     PodResourcesServer,
 )
 from tests.observe.terminal.test_signals import COMMAND, under_a_shell
-from tests.observe.terminal.watching import Watched
+from tests.observe.terminal.watched import Watched
 
 GPU = "vendor.com/gpu"
 
@@ -40,7 +40,7 @@ def test_without_a_terminal_it_looks_once(socket, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == [GPU, "NUMA", "1", "■□□", "1■", "2□"]
     assert lines[4].split() == ["default/train", "gpu", "a"]
-    assert "PodResources tells no unhealthy devices" in lines[5]
+    assert "Not listed by PodResources: unhealthy devices" in lines[5]
 
 
 def test_it_is_live_on_a_terminal_and_outlives_its_kubelet(socket):
@@ -48,15 +48,15 @@ def test_it_is_live_on_a_terminal_and_outlives_its_kubelet(socket):
     server = PodResourcesServer(node("a"), socket)
     server.start()
     with Watched() as watched, under_a_shell(watched, top):
-        watched.wait_for("■ 1 held  □ 2 free")
+        watched.wait_for("■ 1 allocated  □ 2 free")
         server.stop()
         watched.wait_for("there is no socket")
         with PodResourcesServer(node("a", "b"), socket):
-            watched.wait_for("■ 2 held  □ 1 free")
+            watched.wait_for("■ 2 allocated  □ 1 free")
             watched.wait_until(lambda: "there is no socket" not in watched.text)
             watched.press("q")
             watched.wait_for("ENDED 0")
-        assert watched.is_given_back
+        assert watched.is_restored
 
 
 def test_as_data(socket, capsys):

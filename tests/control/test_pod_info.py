@@ -100,7 +100,7 @@ def test_ctl_shows_every_field(pods, server, capsys, form, load):
 
 
 def test_view_and_page_show_every_field(pods, mock_kubelet):
-    view = KubeletView(mock_kubelet).look()
+    view = KubeletView(mock_kubelet).refresh()
     assert view.pods == tuple(pods.values())
     rows = Documents().of(view, ())["pods", ""]
     for pod in pods.values():

@@ -3,7 +3,7 @@
 | fault | test |
 |---|---|
 | SIGKILL at random moments under load | test_six_kills_lose_nothing |
-| the check itself: lost, changed, doubled, resurrected pods | test_record_reports_lost_and_duplicate_allocations |
+| the check itself: lost, changed, duplicate and resurrected pods | test_record_reports_lost_and_duplicate_allocations |
 """  # noqa: E501
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from devicemanager.claims.state_file import ClaimRecord, ClaimsState, StateWrite
 from devicemanager.claims.v1alpha1.objects import DeviceClaim
 from devicemanager.claims.v1alpha1.reading import read_object
 from devicemanager.core.quantity import parse_quantity
+from tools.harness.model import Broken
 from tools.kill import claims
-from tools.kill.__main__ import main, run
-from tools.kill.records import Broken, CrashRecord
+from tools.kill.__main__ import CrashRecord, main, run
 
 R = "example.com/gpu"
 
@@ -32,17 +32,19 @@ def test_six_kills_lose_nothing() -> None:
     record = run(6, seed=7)
     # The numbers depend on the machine.
     assert record.answered
-    assert record.kept
+    assert record.readmitted
 
 
 def test_kill_reports_a_kubelet_that_does_not_start(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tools.kill.__main__.RESOURCES", ("example.com/gpu", "other.com/nic"))
-    monkeypatch.setattr("tools.kill.__main__._PATIENCE", 2.0)
+    monkeypatch.setattr("tools.kill.__main__._TIMEOUT", 2.0)
     monkeypatch.setattr("tools.kill.__main__._AT_START", 0.0)
     assert main(["--times", "1"]) == 1
-    assert capsys.readouterr().out == "broken, seed 1: life 0: the kubelet was not ready in time\n"
+    out = capsys.readouterr().out
+    assert out.startswith("kill: FAILED: seed 1, ")
+    assert out.endswith(": kubelet 0: the kubelet was not ready in time\n")
 
 
 def entry(uid: str, *ids: str) -> PodDevicesEntry:
@@ -54,11 +56,11 @@ def entry(uid: str, *ids: str) -> PodDevicesEntry:
     [
         ([entry("a", "d0", "d1"), entry("c", "d3")], ""),
         ([entry("a", "d0", "d1"), entry("b", "d2")], ""),
-        ([entry("c", "d3")], "pod a was told"),
-        ([entry("a", "d0")], "pod a was told"),
-        ([entry("a", "d0", "d1"), entry("ended", "d4")], "is still on disk"),
-        ([entry("a", "d0", "d1"), entry("c", "d1")], "d1 has two holders, a and c"),
-        (None, "the path is wrong|was told"),
+        ([entry("c", "d3")], "pod a was allocated"),
+        ([entry("a", "d0")], "pod a was allocated"),
+        ([entry("a", "d0", "d1"), entry("ended", "d4")], "was terminated and is on disk"),
+        ([entry("a", "d0", "d1"), entry("c", "d1")], "d1 is allocated to a and to c"),
+        (None, "the path is wrong|was allocated"),
         ("garbage", "start without a checkpoint"),
     ],
 )
@@ -68,10 +70,10 @@ def test_record_reports_lost_and_duplicate_allocations(
     record = CrashRecord()
     reports: list[list[object]] = [
         ["ready"],
-        ["held", "a", {R: ["d0", "d1"]}],
-        ["held", "b", {R: ["d2"]}],
+        ["allocated", "a", {R: ["d0", "d1"]}],
+        ["allocated", "b", {R: ["d2"]}],
         ["ending", "b"],
-        ["held", "ended", {R: ["d4"]}],
+        ["allocated", "ended", {R: ["d4"]}],
         ["ending", "ended"],
         ["ended", "ended"],
     ]
@@ -88,8 +90,8 @@ def test_record_reports_lost_and_duplicate_allocations(
     else:
         record.compare(path, tmp_path / "none")
     record.begin()
-    with pytest.raises(Broken, match="pod a held"):
-        record.take(json.dumps(["kept", "a", {R: ["d0"]}]).encode())
+    with pytest.raises(Broken, match="pod a had"):
+        record.take(json.dumps(["readmitted", "a", {R: ["d0"]}]).encode())
 
 
 def claim_record(name: str, device: str, *users: str) -> ClaimRecord:
@@ -113,10 +115,10 @@ def state(*records: ClaimRecord) -> bytes:
     [
         (state(claim_record("w", "d0", "a", "b")), ""),
         (state(claim_record("w", "d0", "a"), claim_record("m", "shared-0", "c")), ""),
-        (None, "pod a was told"),
-        (state(claim_record("w", "d1", "a")), "pod a was told"),
-        (state(claim_record("w", "d0", "b")), "pod a was told"),
-        (state(claim_record("w", "d0", "a", "ended")), "pod ended was terminated and is still"),
+        (None, "pod a was allocated"),
+        (state(claim_record("w", "d1", "a")), "pod a was allocated"),
+        (state(claim_record("w", "d0", "b")), "pod a was allocated"),
+        (state(claim_record("w", "d0", "a", "ended")), "pod ended was terminated and is on"),
         (state(claim_record("w", "d0", "a"), claim_record("v", "d0")), "is already allocated"),
         (
             state(claim_record("w", "d0", "a"), *(claim_record(n, "shared-0") for n in "mn")),
@@ -131,8 +133,8 @@ def test_record_reports_lost_and_duplicate_claims(
 ) -> None:
     record = CrashRecord()
     reports: list[list[object]] = [
-        ["held", "a", {"claim:w": ["d0"]}],
-        ["held", "ended", {"claim:w": ["d0"]}],
+        ["allocated", "a", {"claim:w": ["d0"]}],
+        ["allocated", "ended", {"claim:w": ["d0"]}],
         ["ending", "ended"],
         ["ended", "ended"],
     ]

@@ -7,7 +7,7 @@ import pytest
 
 import checkpoint
 from tools.damage import checkpoints, snapshots
-from tools.damage.command import VECTORS, main, play, read_files
+from tools.damage.__main__ import VECTORS, main, play, read_files
 from tools.damage.ways import WAYS, damaged
 
 FILES = read_files(VECTORS)

@@ -1,16 +1,16 @@
-"""The corpus of the fuzzer, replayed; and the fuzzer's own tools."""
+"""Replay the corpus of the fuzzer, and test the fuzzer's command."""
 
 import importlib.util
 import logging
 
 import pytest
 
-from tools.fuzz import command
-from tools.fuzz.guard import Guard, TooMuch
-from tools.fuzz.registry import main, targets
+from tools.fuzz import __main__ as command
+from tools.fuzz.model import Guard, TooMuch
+from tools.fuzz.worker import main, targets
 
 SLOW = 20.0
-"""Seconds for one input here, where a slow machine is no finding."""
+"""Seconds for one input. A slow machine must not fail these tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def log_level():
 
 
 @pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
-def test_nothing_in_the_corpus_breaks_its_reader(target):
+def test_corpus_has_no_findings(target):
     run = Guard(target.load(), seconds=SLOW)
     run(b"")
     inputs = target.inputs()
@@ -36,14 +36,14 @@ def test_nothing_in_the_corpus_breaks_its_reader(target):
             raise
 
 
-def test_names_are_told_apart_and_corpora_are_small():
+def test_target_names_are_unique_and_corpora_are_small():
     names = [target.name for target in targets()]
     assert len(names) == len(set(names)) >= 9
     for target in targets():
         assert sum(map(len, target.inputs().values())) < 200_000, target.name
 
 
-def test_the_guard_sees_time_and_memory():
+def test_guard_limits_time_and_memory():
     Guard(lambda data: None)(b"x")
     with pytest.raises(TooMuch, match=r"took \d\.\d\d s for 1 bytes"):
         Guard(lambda data: None, seconds=-1.0)(b"x")
@@ -53,10 +53,10 @@ def test_the_guard_sees_time_and_memory():
         Guard(lambda data: {}[data])(b"x")
 
 
-def test_one_input_alone(tmp_path):
+def test_worker_replays_one_input(tmp_path):
     path = tmp_path / "input"
     path.write_bytes(b"gpu-0 Healthy\n")
-    main(["control", str(path)])
+    main(["replay", "control", str(path)])
 
 
 # -- the command -----------------------------------------------------------------------
@@ -64,14 +64,14 @@ def test_one_input_alone(tmp_path):
 
 @pytest.fixture
 def installed(monkeypatch, tmp_path):
-    """As if there were a fuzzer; what it would write goes elsewhere."""
+    """Pretend that the fuzzer is installed, and write its output to a temporary directory."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(command, "_FOUND", tmp_path)
+    monkeypatch.setattr(command, "_OUTPUT", tmp_path)
 
 
-def said(monkeypatch, *answers):
-    """What the fuzzer says each time: its output and its exit status."""
-    left = list(answers)
+def outputs(monkeypatch, *results):
+    """Replace the fuzzer by these results: output and exit status."""
+    left = list(results)
     stats = "stat::number_of_executed_units: 7\nstat::peak_rss_mb: 50\n"
 
     def once(*arguments):
@@ -83,7 +83,7 @@ def said(monkeypatch, *answers):
     monkeypatch.setattr(command.time, "monotonic", lambda: next(times))
 
 
-def test_wrong_usage(capsys, monkeypatch):
+def test_wrong_usage_exits_with_2(capsys, monkeypatch):
     assert command.main(["--only", "nothing"]) == 2
     assert "see --list" in capsys.readouterr().err
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -93,32 +93,37 @@ def test_wrong_usage(capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("control ")
 
 
-def test_nothing_is_found(installed, monkeypatch, capsys):
-    said(monkeypatch)
+def test_command_reports_no_finding(installed, monkeypatch, capsys):
+    outputs(monkeypatch)
     assert command.main(["--only", "control", "--seconds", "3"]) == 0
     out = capsys.readouterr().out
-    assert out == "fuzz: control: 3 s, 14 runs, 0 inputs, peak 50 MB: nothing found\n"
+    line, verdict = out.splitlines()
+    assert line == "fuzz: control: 3 s, 14 runs, 0 inputs, peak 50 MB: nothing found"
+    assert verdict.startswith("fuzz: ok: ")
 
 
-def test_what_is_only_slow_to_watch_is_no_finding(installed, monkeypatch, tmp_path, capsys):
+def test_input_that_is_slow_only_in_the_fuzzer_is_ignored(installed, monkeypatch, tmp_path, capsys):
     path = tmp_path / "slow"
     path.write_bytes(b"gpu-0 Healthy\n")
-    said(monkeypatch, (f"Test unit written to {path}\n", 77))
+    outputs(monkeypatch, (f"Test unit written to {path}\n", 77))
     assert command.main(["--only", "control", "--seconds", "4"]) == 0
     assert "nothing found" in capsys.readouterr().out
     assert not path.exists()
 
 
-def test_a_finding_is_told_with_its_file(installed, monkeypatch, tmp_path, capsys):
+def test_finding_names_its_input_file(installed, monkeypatch, tmp_path, capsys):
     absent = tmp_path / "absent"
-    said(monkeypatch, (f"Test unit written to {absent}\n", 77))
+    outputs(monkeypatch, (f"Test unit written to {absent}\n", 77))
     assert command.main(["--only", "control", "--seconds", "5"]) == 1
     out = capsys.readouterr().out
     assert "FileNotFoundError" in out
-    assert out.endswith(f": {absent}\n")
+    line, verdict = out.splitlines()
+    assert line.endswith(f": {absent}")
+    assert verdict.startswith("fuzz: FAILED: ")
+    assert verdict.endswith(": control")
 
 
-def test_a_fuzzer_that_cannot_start_is_a_finding(installed, monkeypatch, capsys):
-    said(monkeypatch, ("cannot start", 1))
+def test_fuzzer_that_cannot_start_is_a_finding(installed, monkeypatch, capsys):
+    outputs(monkeypatch, ("cannot start", 1))
     assert command.main(["--only", "control", "--seconds", "5"]) == 1
-    assert capsys.readouterr().out.endswith(": cannot start\n")
+    assert ": cannot start\n" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Power loss: the model of a disk, the recording, and that every missing flush is caught."""
+"""Power failures: the model of a disk, the recording, and that each missing flush is noticed."""
 
 import os
 import random
@@ -8,7 +8,9 @@ import pytest
 
 import checkpoint
 from checkpoint import Checkpoint, Durability, FileStore, PodDevicesEntry, dumps
-from tools.power.command import main
+from tools.harness.model import Broken, Confirmed
+from tools.harness.model import devices as named
+from tools.power.__main__ import check, main, read_devices, recorded
 from tools.power.disk import (
     Create,
     Disk,
@@ -21,15 +23,13 @@ from tools.power.disk import (
     Write,
     moments,
 )
-from tools.power.load import recorded
-from tools.power.promises import Broken, Confirmed, check, holders_in
 from tools.power.recording import recording
 
 NAME = checkpoint.CHECKPOINT_NAME
 
 
 def left(start, *operations):
-    """Everything that may be left once these were done, without repetitions."""
+    """Return all states that a power failure after these can leave, without repetitions."""
     (*_, disk) = moments(start, operations)
     found = []
     for files in disk.lost():
@@ -41,14 +41,14 @@ def left(start, *operations):
 # -- the disk --------------------------------------------------------------------------
 
 
-def test_data_that_was_not_flushed_may_be_lost_or_cut():
+def test_unflushed_data_can_be_lost_or_truncated():
     made = [Create("a", 1), FlushDirectory(), Write(1, b"1234")]
     assert left({}, *made) == [{"a": b""}, {"a": b"12"}, {"a": b"1234"}]
     assert left({}, *made, Flush(1)) == [{"a": b"1234"}]
     assert left({}, *made, Flush(1), Truncate(1)) == [{"a": b"1234"}, {"a": b""}]
 
 
-def test_names_reach_the_disk_in_order_or_not_at_all():
+def test_names_reach_the_disk_in_order():
     done = [Create("t", 1), Write(1, b"new"), Flush(1), Rename("t", "a")]
     assert left({"a": b"old"}, *done) == [
         {"a": b"old"},
@@ -59,7 +59,7 @@ def test_names_reach_the_disk_in_order_or_not_at_all():
     assert left({"a": b"old"}, Remove("a")) == [{"a": b"old"}, {}]
 
 
-def test_without_a_loss_everything_is_there():
+def test_all_data_is_readable_without_a_failure():
     disk = Disk.of({"a": b"old"})
     for operation in [Create("t", 1), Write(1, b"new"), Rename("t", "a")]:
         disk.do(operation)
@@ -69,7 +69,7 @@ def test_without_a_loss_everything_is_there():
 # -- the recording ---------------------------------------------------------------------
 
 
-def test_everything_in_the_directory_is_recorded_and_nothing_else(tmp_path):
+def test_recording_contains_only_operations_in_the_directory(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -90,7 +90,7 @@ def test_everything_in_the_directory_is_recorded_and_nothing_else(tmp_path):
             os.close(at)
             file = os.open(directory / "a", os.O_WRONLY | os.O_TRUNC)
             os.close(file)
-        recorder.mark("allocated", "u", ["d"])
+        recorder.mark("allocated", "u", frozenset({"d"}))
     assert recorder.operations == [
         Create("t", 1),
         Write(1, b"one"),
@@ -102,14 +102,14 @@ def test_everything_in_the_directory_is_recorded_and_nothing_else(tmp_path):
         Rename("b", "c"),
         Remove("c"),
         Truncate(1),
-        Mark("allocated", "u", ("d",)),
+        Mark("allocated", "u", frozenset({"d"})),
     ]
-    # Nothing is recorded any more.
+    # After the block nothing is recorded.
     (inside / "later").write_text("x")
     assert len(recorder.operations) == 11
 
 
-def test_what_failed_did_not_happen(tmp_path):
+def test_failed_operations_are_not_recorded(tmp_path):
     with recording(tmp_path) as recorder:
         with pytest.raises(FileNotFoundError):
             (tmp_path / "absent").rename(tmp_path / "b")
@@ -122,24 +122,24 @@ def test_what_failed_did_not_happen(tmp_path):
 
 
 def written(directory, level, count=4):
-    """What a store does that saves one more pod each time, with a mark after each."""
+    """Return the operations of a store that saves one more pod each time, with marks."""
     store, entries = FileStore(directory, durability=level), []
     with recording(directory) as recorder:
         for number in range(count):
             devices = (f"d{number}",)
             entries.append(PodDevicesEntry(f"u{number}", "c", "a.b/r", {0: devices}, b"x"))
             store.write(dumps(Checkpoint(tuple(entries), {})))
-            recorder.mark("allocated", f"u{number}", devices)
+            recorder.mark("allocated", f"u{number}", named({"a.b/r": devices}))
     return recorder.operations
 
 
 @pytest.mark.parametrize("level", Durability)
-def test_a_store_keeps_the_promise_of_its_level(tmp_path, level):
+def test_store_keeps_the_promises_of_its_level(tmp_path, level):
     assert check(level, {}, written(tmp_path, level), Confirmed()) > 4
 
 
 def without(operations, kind, number):
-    """A store that forgot one of its flushes."""
+    """Return the operations without one of this kind: a store that forgot a flush."""
     position = [n for n, operation in enumerate(operations) if isinstance(operation, kind)][number]
     return operations[:position] + operations[position + 1 :]
 
@@ -153,14 +153,14 @@ def without(operations, kind, number):
         (Durability.POWER, FlushDirectory, "was allocated"),
     ],
 )
-def test_every_missing_flush_is_caught(tmp_path, level, kind, complaint, number):
+def test_missing_flush_is_noticed(tmp_path, level, kind, complaint, number):
     operations = without(written(tmp_path, level), kind, number)
     with pytest.raises(Broken, match=complaint):
         check(level, {}, operations, Confirmed())
 
 
 @pytest.mark.parametrize("level", [Durability.KUBELET, Durability.POWER])
-def test_a_rename_before_the_flush_is_caught(tmp_path, level):
+def test_rename_before_flush_is_noticed(tmp_path, level):
     operations = written(tmp_path, level)
     flush, rename = (
         next(n for n, operation in enumerate(operations) if isinstance(operation, kind))
@@ -180,7 +180,7 @@ def test_each_level_promises_more_than_the_one_below(tmp_path):
             check(above, {}, operations, Confirmed())
 
 
-def test_writing_in_place_is_caught_at_every_level(tmp_path):
+def test_writing_in_place_is_noticed_at_every_level(tmp_path):
     def save(data):
         file = os.open(tmp_path / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.write(file, data)
@@ -196,8 +196,8 @@ def test_writing_in_place_is_caught_at_every_level(tmp_path):
 
 
 @pytest.mark.parametrize("level", Durability)
-def test_a_file_set_aside_is_never_lost(tmp_path, level):
-    damaged = b"damaged, and of interest to somebody"
+def test_file_that_is_set_aside_is_never_lost(tmp_path, level):
+    damaged = b"damaged, but it shows what happened"
     (tmp_path / NAME).write_bytes(damaged)
     store = FileStore(tmp_path, durability=level)
     with recording(tmp_path) as recorder:
@@ -216,37 +216,50 @@ def saved(**holders):
     return {NAME: dumps(Checkpoint(tuple(entries), {}))}
 
 
+ALLOCATED = Mark("allocated", "a", frozenset({"a.b/r d"}))
+OTHER = Mark("allocated", "a", frozenset({"a.b/r e"}))
+
+
 @pytest.mark.parametrize(
     ("level", "files", "marks", "complaint"),
     [
-        ("kubelet", saved(a="d", b="d"), [], "to two pods"),
-        ("power", saved(a="d"), [Mark("allocated", "a", ("e",))], "pod a was allocated"),
-        ("process", {}, [Mark("allocated", "a", ("e",))], "pod a was allocated"),
+        ("kubelet", saved(a="d", b="d"), [], "allocated to a and to b"),
         (
             "power",
             saved(a="d"),
-            [Mark("allocated", "a", ("d",)), Mark("ending", "a"), Mark("ended", "a")],
+            [OTHER],
+            "pod a was allocated",
+        ),
+        ("process", {}, [OTHER], "pod a was allocated"),
+        (
+            "power",
+            saved(a="d"),
+            [
+                ALLOCATED,
+                Mark("ending", "a"),
+                Mark("ended", "a"),
+            ],
             "terminated and is on disk",
         ),
     ],
 )
-def test_what_the_check_finds(level, files, marks, complaint):
+def test_check_reports_broken_promises(level, files, marks, complaint):
     with pytest.raises(Broken, match=complaint):
         check(level, files, marks, Confirmed())
 
 
-def test_a_pod_that_ends_may_be_there_or_not():
-    ending = [Mark("allocated", "a", ("d",)), Mark("ending", "a")]
+def test_ending_pod_may_be_on_disk_or_not():
+    ending = [ALLOCATED, Mark("ending", "a")]
     assert check("power", saved(a="d"), ending, Confirmed()) > 0
-    assert holders_in(saved(a="d")) == {"a": ("d",)}
-    assert holders_in({}) == {}
+    assert read_devices(saved(a="d")) == {"a": {"a.b/r d"}}
+    assert read_devices({}) == {}
 
 
 # -- a whole kubelet -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", Durability)
-def test_a_kubelet_keeps_the_promise_of_its_level(level):
+def test_kubelet_keeps_the_promises_of_its_level(level):
     operations = recorded(level, admissions=12, seed=1).operations
     assert sum(isinstance(each, Mark) and each.what == "allocated" for each in operations) >= 8
     assert check(level, {}, operations, Confirmed()) > 8
@@ -258,17 +271,19 @@ def test_a_kubelet_keeps_the_promise_of_its_level(level):
         check(level, {}, forgot, Confirmed())
 
 
-def test_the_command(capsys):
-    before = threading.active_count()  # other tests of this process may have left some
+def test_command_checks_one_level(capsys):
+    before = threading.active_count()  # other tests in this process may have left some
     assert main(["--rounds", "1", "--admissions", "6", "--level", "power"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("power: power: 6 admissions, power failures after each of ")
     assert out[0].endswith(" different outcomes: all promises kept")
-    assert out[1].startswith("power: ok in ")
+    assert out[1].startswith("power: ok: seed 1, ")
     assert threading.active_count() < before + 50
 
 
-def test_the_command_tells_what_was_lost(capsys, monkeypatch):
+def test_command_reports_lost_data(capsys, monkeypatch):
     monkeypatch.setattr(checkpoint.FileOperations, "flush", lambda self, descriptor: None)
     assert main(["--rounds", "1", "--admissions", "6", "--level", "kubelet"]) == 1
-    assert "power: BROKEN, seed 1: kubelet: power lost after " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("power: FAILED: seed 1, ")
+    assert " operations: kubelet: power lost after " in out

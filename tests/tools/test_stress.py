@@ -1,4 +1,4 @@
-"""The stress itself: a tiny run, and that its verdict can be a bad one."""
+"""The stress test: a tiny run, and runs that must fail."""
 
 import re
 import tempfile
@@ -6,34 +6,34 @@ import threading
 from pathlib import Path
 
 from devicemanager.kubelet.mock import MockKubelet
-from tools.stress.command import main
-from tools.stress.remains import Remains
+from tools.harness.usage import Leftovers
+from tools.stress.__main__ import main
 
 TINY = ["--threads", "2", "--minutes", "0.003", "--laps", "1", "--seed", "1"]
 
 
-def test_a_tiny_stress_ends_well(capsys):
+def test_tiny_stress_succeeds(capsys):
     assert main(TINY) == 0
     head, lap, verdict = capsys.readouterr().out.splitlines()
     assert head == "stress: 2 threads, 0.003 minutes, seed 1"
     assert lap.startswith("lap 1: ")
     assert " admitted, " in verdict
-    assert verdict.startswith("stress: ok: ")
-    assert verdict.endswith(": nothing lost, nothing left, self_check agrees")
+    assert verdict.startswith("stress: ok: seed 1, ")
+    assert verdict.endswith(": nothing lost, nothing left, all sources agree")
 
 
-def test_a_device_that_is_lost_fails_the_stress(capsys, monkeypatch):
+def test_lost_device_fails_the_stress(capsys, monkeypatch):
     monkeypatch.setattr(MockKubelet, "devices", lambda self, uid: {})
     assert main(TINY) == 1
-    # Found by a thread that lists, or at the end of the lap: whichever comes first.
+    # Noticed by an actor that reads, or by the check after the lap.
     verdict = capsys.readouterr().out.splitlines()[-1]
-    assert re.search(r"\[\], (it was given|told) \['device-", verdict)
+    assert re.search(r"\[\](?: for pod-\d+)?, allocated \['good\.example\.com/device ", verdict)
 
 
-def test_what_is_left_is_named(tmp_path):
+def test_leftovers_are_reported(tmp_path):
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait, name="forgotten")
-    with Remains(seconds=0.0) as remains:
+    with Leftovers(seconds=0.0) as leftovers:
         thread.start()
         opened = [(tmp_path / str(number)).open("w") for number in range(3)]
         Path(tempfile.mkdtemp(prefix="dm-")).rename(Path(tempfile.gettempdir(), "dm-lost"))
@@ -41,7 +41,7 @@ def test_what_is_left_is_named(tmp_path):
     thread.join()
     for each in opened:
         each.close()
-    assert remains.found == [
+    assert leftovers.found == [
         "thread forgotten is left",
         "3 descriptors are left",
         "dm-lost is left in the directory for temporary files",

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.observe.terminal import pictures
+from tests.observe.terminal import views
 from tools.terminal_picture import BEGIN, crowd, svg
 
 
-@pytest.mark.parametrize(("make", "text"), [(pictures.small, "NUMA"), (crowd, "DiskPressure")])
+@pytest.mark.parametrize(("make", "text"), [(views.small, "NUMA"), (crowd, "DiskPressure")])
 def test_it_is_an_svg_that_fetches_nothing(make, text):
     drawing = svg(make(), "devicemanager", (), BEGIN)
     ElementTree.fromstring(drawing)

@@ -1,8 +1,122 @@
-"""``python -m tools.attack``: attack, and print a table."""
+"""``python -m tools.attack``: attack, print a table, and judge it."""
 
+from __future__ import annotations
+
+import json
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from tools.attack.command import main
+import attrs
+
+from tools.attack.model import FIGURES, Attack, Outcome, broken
+from tools.attack.registry import attacks
+from tools.harness.command import Run, add_choice, choose, parser
+
+_HEADS = ("register s", "admit s", "start s", "memory MB", "kept MB", "threads", "descriptors")
+_WIDTH = 30
+Results = Mapping[str, Outcome]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Attack and print; return 0 if everything held, 1 if not, 2 for wrong usage."""
+    options = parser("attack", "Attack a kubelet, and measure what that costs a good plugin.")
+    add_choice(options)
+    options.add_argument("--json", type=Path, metavar="FILE", help="add the results to this file")
+    options.add_argument(
+        "--compare",
+        type=Path,
+        nargs=2,
+        metavar=("BEFORE", "AFTER"),
+        help="only print a table of two files that --json has written",
+    )
+    selected = options.parse_args(arguments)
+    if selected.compare:
+        print(comparison(attacks(), *map(load, selected.compare)))
+        return 0
+    chosen, status = choose("attack", attacks(), selected)
+    if status is not None:
+        return status
+    run, wrong = Run("attack"), list[str]()
+    run.say("  ".join(["attack".ljust(_WIDTH), *_HEADS, "verdict"]))
+    for attack in chosen:
+        outcome = _outcome(attack)
+        run.say(row(attack, outcome))
+        wrong += [attack.name] if any(broken(attack.limits, outcome)) else []
+        if selected.json is not None:
+            # After each attack: a full run takes long and may be interrupted.
+            save(selected.json, {attack.name: outcome})
+    run.problems += [f"broken: {', '.join(wrong)}"] if wrong else []
+    return run.finish(f"{len(chosen) - len(wrong)} of {len(chosen)} attacks held", "none broken")
+
+
+def _outcome(attack: Attack) -> Outcome:
+    # An attack that could not be carried out has proved nothing, so it is a problem, too.
+    try:
+        return attack.run()
+    except Exception as error:
+        return Outcome(problems=(f"the attack could not be carried out: {error!r}",))
+
+
+def row(attack: Attack, outcome: Outcome) -> str:
+    """Return a line of the table, followed by a line for each problem."""
+    cells = [
+        _number(getattr(outcome, name)).rjust(len(title))
+        for name, title in zip(FIGURES, _HEADS, strict=True)
+    ]
+    wrong = list(broken(attack.limits, outcome))
+    line = "  ".join([attack.name.ljust(_WIDTH), *cells, "BROKEN" if wrong else "held"])
+    return "\n".join([line, *(f"    {each}" for each in wrong)])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def save(path: Path, results: Results) -> None:
+    """Add results to a file; results of other attacks stay in it."""
+    new = {name: attrs.asdict(outcome) for name, outcome in results.items()}
+    path.write_text(json.dumps(_raw(path) | new, indent=1) + "\n")
+
+
+def load(path: Path) -> dict[str, Outcome]:
+    """Return the results in a file."""
+    return {
+        name: Outcome(**{**fields, "problems": tuple(fields["problems"])})
+        for name, fields in _raw(path).items()
+    }
+
+
+def _raw(path: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def comparison(attacks: Sequence[Attack], before: Results, after: Results) -> str:
+    """Return a table in Markdown: each attack, before and after."""
+    lines = [
+        "| attack | " + " | ".join(_HEADS) + " | promises |",
+        "| --- " * (len(_HEADS) + 2) + "|",
+    ]
+    for attack in attacks:
+        both = before.get(attack.name), after.get(attack.name)
+        if both == (None, None):
+            continue
+        cells = [_change(*both, name) for name in FIGURES]
+        promises = " → ".join(
+            "" if one is None else "; ".join(one.problems) or "kept" for one in both
+        )
+        lines.append(f"| {attack.name}: {attack.about} | " + " | ".join(cells) + f" | {promises} |")
+    return "\n".join(lines)
+
+
+def _change(old: Outcome | None, new: Outcome | None, name: str) -> str:
+    texts = ["-" if one is None else _number(getattr(one, name)) for one in (old, new)]
+    return " → ".join(texts) if any(texts) else ""
+
 
 if __name__ == "__main__":
     sys.exit(main())

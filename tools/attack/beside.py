@@ -1,122 +1,176 @@
-"""An attacker in a process of its own, beside a good plugin."""
+"""Run an attacker in a separate process, beside a good plugin that is probed.
+
+``python -m tools.attack.beside NAME ROOT`` is the attacker.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import psutil
 
-from tools.attack.model import Attack, Limits, Outcome, Target
-from tools.attack.probe import DEVICES, Probe
-from tools.attack.requests import Helper, RequestFailed
-from tools.attack.watch import Watch
+from tools.attack.model import Hostile, Limits, Outcome, Target, attack
+from tools.attack.plugins import HOSTILE
+from tools.harness.plugin import RESOURCE, plugin_process
+from tools.harness.process import HelperProcess, RequestFailed, exit_now, short_directory
+from tools.harness.usage import Watch
 
-HOSTILE = "hostile.example.com/device"
-"""What the attacker's plugin offers, where it has one."""
-_NICE = 10
-"""The attack is meant for the kubelet, not for the machine's processors."""
+_DEVICES = 8
+_NICE = "10"
 _AFTERWARDS = 2.0
-_CALM_ROUNDS = 5
-_MOST_ROUNDS = 100
+_STABLE_ROUNDS = 5
+_MAX_ROUNDS = 100
+_PAUSE = 0.05
+_TIMEOUT = 150.0
 
 
 @attrs.frozen
 class Scene:
-    """What is special about a kubelet that is attacked, and its good plugin."""
+    """The kubelet that is attacked, and its good plugin."""
 
     settings: Mapping[str, object] = attrs.field(factory=dict)
-    devices: int = DEVICES
+    devices: int = _DEVICES
     id_length: int = 0
-    """Ids of the good plugin's devices are filled up to so many bytes."""
+    """Minimum length of device IDs of the good plugin."""
     descriptors: int | None = None
-    """How many the kubelet's process may have."""
+    """Limit of the kubelet's process."""
     pods: int = 0
-    """How many pods ask for a device of the attacker's plugin meanwhile."""
+    """Number of pods that request a device of the attacker's plugin during the attack."""
     comes: str = "register"
-    """How the good plugin comes: it registers, or waits to be found (``announce``)."""
+    """How the good plugin registers: ``register``, or ``announce`` in plugins_registry."""
     serves: str = ""
-    """What the kubelet serves besides: the API (``control``), or ``http`` with that."""
+    """What the kubelet also serves: the API (``control``), or ``http`` with it."""
     seconds: float = 90.0
-    """When the attacker is ended, if it does not end by itself."""
+    """The attacker is killed after this time."""
 
 
 def beside(
-    name: str,
-    about: str,
-    hostile: Callable[[Target], None],
-    limits: Limits | None = None,
-    **scene: Any,
-) -> Attack:
-    """An attack by ``hostile``, which runs in the attacker's process."""
-    run = partial(_run, name, Scene(**scene))
-    return Attack(name, about, run, limits or Limits(), hostile)
+    name: str, about: str, limits: Limits | None = None, **scene: Any
+) -> Callable[[Hostile], Hostile]:
+    """Register the decorated function as an attack. It runs in the attacker's process."""
+
+    def register(hostile: Hostile) -> Hostile:
+        attack(name, about, limits, hostile)(partial(_run, name, Scene(**scene)))
+        return hostile
+
+    return register
+
+
+class Probe:
+    """Registers the good plugin and admits a pod, again and again in a ``with`` block.
+
+    It records the worst times in s, and ``problems``.
+    """
+
+    def __init__(self, node: HelperProcess, good: HelperProcess, scene: Scene) -> None:
+        self._node, self._good, self._scene = node, good, scene
+        self._numbers = itertools.count()
+        self.registration = self.admission = 0.0
+        self.problems: list[str] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="probe")
+
+    def once(self) -> None:
+        """Do one registration and one admission."""
+        self.registration = max(self.registration, self._timed("registration", self._register))
+        self.admission = max(self.admission, self._timed("admission", self._admit))
+
+    def _timed(self, what: str, act: Callable[[], object]) -> float:
+        begin = time.monotonic()
+        try:
+            act()
+        except RequestFailed as error:
+            self.problems.append(f"a good {what} failed: {error}")
+        return time.monotonic() - begin
+
+    def _register(self) -> None:
+        self._good.ask(self._scene.comes, timeout=_TIMEOUT)
+        self._node.ask("wait", RESOURCE, self._scene.devices, _TIMEOUT, timeout=_TIMEOUT)
+
+    def _admit(self) -> None:
+        uid = f"good-{next(self._numbers)}"
+        self._node.ask("admit", uid, RESOURCE, 1, timeout=_TIMEOUT)
+        # Not waited for: the end of a pod is not measured.
+        self._node.begin("terminate", uid)
+
+    def _work(self) -> None:
+        while not self._end.wait(_PAUSE):
+            self.once()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
 
 
 def _run(name: str, scene: Scene) -> Outcome:
     settings = json.dumps(scene.settings)
-    with directory() as root, Helper("tools.attack.node", root, settings, scene.serves) as node:
+    with (
+        short_directory() as root,
+        HelperProcess("tools.attack.node", root, settings, scene.serves) as node,
+    ):
         if scene.descriptors is not None:
             limit = (scene.descriptors, scene.descriptors)
             psutil.Process(node.process.pid).rlimit(psutil.RLIMIT_NOFILE, limit)
-        plugins = Target(root).plugin_dir
-        with Helper("tools.attack.good", plugins, scene.devices, scene.id_length) as good:
+        with plugin_process(Target(root).plugin_dir, scene.devices, scene.id_length) as good:
             return _attack(name, scene, root, node, good)
 
 
-def _attack(name: str, scene: Scene, root: Path, node: Helper, good: Helper) -> Outcome:
-    warm = Probe(node, good, scene.devices, scene.comes)
+def _attack(
+    name: str, scene: Scene, root: Path, node: HelperProcess, good: HelperProcess
+) -> Outcome:
+    warm = Probe(node, good, scene)
     _settle(warm, psutil.Process(node.process.pid))
     with Watch(node.process.pid) as watch:
-        with Probe(node, good, scene.devices, scene.comes) as probe:
+        with Probe(node, good, scene) as probe:
             problems = _attacked(name, scene, root, node)
         time.sleep(_AFTERWARDS)
+        # The attack is over: from now on everything must work again.
         probe.once()
     try:
         node.ask("check", timeout=60.0)
     except RequestFailed as error:
         problems.append(f"afterwards: {error}")
-    problems += _summary([f"on standard error: {line}" for line in node.noise() if _is_ours(line)])
-    after = watch.now()
-    return Outcome(
+    errors = [line for line in node.errors() if "Error: " in line or line.startswith("Traceback")]
+    problems += _counted([f"on standard error: {line}" for line in errors])
+    return Outcome.measured(
+        watch.peak - watch.before,
         registration=probe.registration,
         admission=probe.admission,
-        memory=watch.peak.memory - watch.before.memory,
-        kept=after.memory - watch.before.memory,
-        threads=watch.peak.threads - watch.before.threads,
-        descriptors=watch.peak.descriptors - watch.before.descriptors,
-        problems=(*warm.problems, *_summary(probe.problems), *problems),
+        kept=watch.now().memory - watch.before.memory,
+        problems=(*warm.problems, *_counted(probe.problems), *problems),
     )
 
 
 def _settle(probe: Probe, node: psutil.Process) -> None:
-    """Let the good plugin come and go until that takes no more memory: what it needs by itself
-    is not the attack's."""
-    highest = calm = 0
-    for _ in range(_MOST_ROUNDS):
+    """Probe until memory no longer grows: what the good plugin needs is not due to the attack."""
+    highest = stable = 0
+    for _ in range(_MAX_ROUNDS):
         probe.once()
         memory = node.memory_info().rss
-        calm = calm + 1 if memory <= highest else 0
+        stable = stable + 1 if memory <= highest else 0
         highest = max(highest, memory)
-        if calm == _CALM_ROUNDS:
+        if stable == _STABLE_ROUNDS:
             return
 
 
-def _attacked(name: str, scene: Scene, root: Path, node: Helper) -> list[str]:
-    """Let the attacker do its work; what went wrong with that."""
-    command = [sys.executable, "-m", "tools.attack.attacker", name, str(root)]
-    command = ["nice", "-n", str(_NICE), *command]
+def _attacked(name: str, scene: Scene, root: Path, node: HelperProcess) -> list[str]:
+    """Run the attacker; return what went wrong with that."""
+    command = ["nice", "-n", _NICE, sys.executable, "-m", "tools.attack.beside", name, str(root)]
     limit = time.monotonic() + scene.seconds
     with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
         try:
@@ -124,7 +178,7 @@ def _attacked(name: str, scene: Scene, root: Path, node: Helper) -> list[str]:
                 _admit(node, scene.pods, limit)
             code = attacker.wait(max(0.1, limit - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return []
+            return []  # many attackers only end with their process
         except RequestFailed as error:
             return [f"hostile pods: {error}"]
         finally:
@@ -132,8 +186,8 @@ def _attacked(name: str, scene: Scene, root: Path, node: Helper) -> list[str]:
     return [f"the attacker itself failed with {code}"] if code else []
 
 
-def _admit(node: Helper, pods: int, limit: float) -> None:
-    """Admit pods of the attacker's plugin, one after the other; a rejection is no trouble."""
+def _admit(node: HelperProcess, pods: int, limit: float) -> None:
+    """Admit pods of the attacker's plugin, one after the other. A rejection is not a problem."""
     node.ask("wait", HOSTILE, pods, 60.0, timeout=70.0)
     for number in range(pods):
         if (rest := limit - time.monotonic()) <= 0:
@@ -145,29 +199,37 @@ def _admit(node: Helper, pods: int, limit: float) -> None:
             continue
 
 
-def _is_ours(line: str) -> bool:
-    """Whether a line on standard error is the end of a traceback, or its beginning."""
-    return "Error: " in line or line.startswith("Traceback")
-
-
-def _summary(problems: list[str]) -> Iterator[str]:
-    """Each kind of trouble once, with how often it came."""
+def _counted(problems: list[str]) -> Iterator[str]:
+    """Yield each problem once, with its number."""
     for problem in dict.fromkeys(problems):
         times = problems.count(problem)
         yield problem if times == 1 else f"{problem} ({times} times)"
 
 
-@contextmanager
-def directory() -> Iterator[Path]:
-    """One for a kubelet, short enough for sockets, gone afterwards."""
-    path = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+def good_registration(root: Path, timeout: float) -> tuple[float | None, list[str]]:
+    """Register a good plugin with a kubelet; return the seconds or a problem."""
+    with plugin_process(Target(root).plugin_dir, _DEVICES) as good:
+        try:
+            return good.ask("register", timeout=timeout).seconds, []
+        except RequestFailed as error:
+            return None, [f"a good registration failed: {error}"]
 
 
-def raise_descriptors() -> None:
-    """As many descriptors for this process as the system allows."""
+def main(arguments: Sequence[str]) -> None:
+    """Be the attacker: run the attack of this name on the kubelet in this directory."""
+    # Not at the top: the registry imports modules that import this one.
+    from tools.attack.registry import attacks
+
+    name, root = arguments
+    (chosen,) = (each for each in attacks() if each.name == name)
+    assert chosen.hostile is not None, f"{name} has no attacker"
+    # Many attacks open thousands of connections.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    chosen.hostile(Target(Path(root)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    # Calls without an answer must not delay the end of the process.
+    exit_now()

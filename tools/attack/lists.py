@@ -1,4 +1,4 @@
-"""Device lists: too many, too long, or made to be slow."""
+"""Attack with device lists and Allocate responses: too many, too large, or slow to read."""
 
 from __future__ import annotations
 
@@ -9,40 +9,28 @@ from functools import partial
 
 import grpc
 
-from tools.attack.beside import HOSTILE, beside
-from tools.attack.messages import LIMIT, cut, device, field, filled, node
-from tools.attack.model import Attack, Limits, Target
-from tools.attack.plugins import HostilePlugin, Lists, register
+from tools.attack.beside import beside
+from tools.attack.model import Limits, Target
+from tools.attack.plugins import (
+    LIMIT,
+    Lists,
+    cut,
+    device,
+    field,
+    filled,
+    hostile_plugin,
+    node,
+)
 
 _SECONDS = 6.0
 _MOST = Limits(registration=3.0, admission=3.0, memory=300.0, kept=250.0)
-"""A list of 4 MiB may have hundreds of thousands of devices: they are held, and to read them
-takes a processor for a while."""
-
-
-def attacks() -> list[Attack]:
-    """One list each, of up to 4 MiB, then floods of lists."""
-    return [
-        *(_single(name, about, build) for name, (about, build) in WORST.items()),
-        beside("list-flood", "lists of 100 devices as fast as they go", _flood(_small), Limits()),
-        beside("list-flood-large", "lists of 4 MiB as fast as they go", _flood(_large), _MOST),
-        beside(
-            "list-gzip",
-            "lists of 512 MB, 0.5 MB after gzip",
-            partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip),
-        ),
-    ]
-
-
-def _single(name: str, about: str, build: Callable[[], bytes]) -> Attack:
-    return beside(name, about, partial(_offer, lists=lambda: iter([build()])), _MOST)
+"""A list of 4 MiB can have hundreds of thousands of devices. The kubelet must store them, and
+reading them uses a CPU for a while."""
 
 
 def _offer(target: Target, lists: Lists, compression: grpc.Compression | None = None) -> None:
-    """Register a plugin with these lists, and stay until they had time to take effect."""
-    socket = target.plugin_dir / "hostile.sock"
-    with HostilePlugin(socket, lists, compression=compression) as plugin:
-        register(target, socket.name, HOSTILE)
+    """Register a plugin with these lists, and wait until they can have had an effect."""
+    with hostile_plugin(target, lists, compression=compression) as plugin:
         plugin.sent.wait(_SECONDS)
         time.sleep(_SECONDS)
 
@@ -55,7 +43,7 @@ def _numa(count: int) -> bytes:
 
 
 def _many_nodes() -> bytes:
-    """Devices with many nodes each, none of them the same."""
+    """Return devices with many NUMA nodes each, all different."""
     numbers = itertools.count()
     return cut(device(b"%d" % each, itertools.islice(numbers, 100)) for each in range(LIMIT))
 
@@ -66,14 +54,17 @@ def _one_device_of_nodes() -> bytes:
 
 
 def _empty_nodes() -> bytes:
+    # Two bytes each in the message, but an object each if they were decoded.
     return field(1, field(1, b"d") + field(3, filled(field(1, b""), LIMIT - 64)))
 
 
 def _huge_numbers() -> bytes:
+    # The number of a node must not become the size of anything.
     return cut(device(b"%d" % number, [(1 << 62) + number]) for number in range(LIMIT))
 
 
 def _distinct() -> bytes:
+    # The shortest IDs give the largest number of devices.
     return cut(field(1, field(1, b"%x" % number)) for number in range(LIMIT))
 
 
@@ -89,7 +80,7 @@ WORST: Mapping[str, tuple[str, Callable[[], bytes]]] = {
     "list-duplicates": ("800,000 devices of one id", partial(filled, _SAME)),
     "list-distinct": ("4 MiB of devices with the shortest ids", _distinct),
 }
-"""Single lists of up to 4 MiB: what is special about each, and how it is built."""
+"""Single lists of up to 4 MiB: description, and function that builds the list."""
 
 
 # -- floods ----------------------------------------------------------------------------
@@ -107,6 +98,7 @@ def _flood(messages: Callable[[], Iterable[bytes]]) -> Callable[[Target], None]:
 
 
 def _small() -> Iterator[bytes]:
+    # All IDs are new in each list: a list that equals the previous one would be skipped.
     for turn in itertools.count():
         yield b"".join(device(b"%d-%d" % (turn, number)) for number in range(100))
 
@@ -116,5 +108,51 @@ def _large() -> Iterator[bytes]:
 
 
 def _bomb() -> Iterator[bytes]:
+    # Zeros compress well. The limit on messages must apply to the decompressed size.
     for _ in range(4):
         yield bytes(512_000_000)
+
+
+# A function, so that each attack has its own ``build``.
+def _register_single(name: str, about: str, build: Callable[[], bytes]) -> None:
+    beside(name, about, _MOST)(partial(_offer, lists=lambda: iter([build()])))
+
+
+for _name, (_about, _build) in WORST.items():
+    _register_single(_name, _about, _build)
+beside("list-flood", "lists of 100 devices as fast as possible")(_flood(_small))
+beside("list-flood-large", "lists of 4 MiB as fast as possible", _MOST)(_flood(_large))
+beside("list-gzip", "lists of 512 MB, 0.5 MB after gzip")(
+    partial(_offer, lists=_bomb, compression=grpc.Compression.Gzip)
+)
+
+
+_PODS = 40
+_ANSWER_SECONDS = 20.0
+_ANSWERS = Limits(memory=600.0, kept=400.0)
+
+
+def _offer_answers(target: Target, size: int) -> None:
+    answer = field(1, _variable(b"BIG", b"x" * size) if size else _variables())
+    lists = [b"".join(device(b"%d" % number) for number in range(_PODS))]
+    with hostile_plugin(target, lambda: iter(lists), allocate=lambda: answer):
+        time.sleep(_ANSWER_SECONDS)
+
+
+def _variable(name: bytes, value: bytes) -> bytes:
+    return field(1, field(1, name) + field(2, value))
+
+
+def _variables() -> bytes:
+    return b"".join(_variable(b"N%d" % number, b"") for number in range(100_000))
+
+
+beside(
+    "answers-4mb", f"Allocate answers {_PODS} pods with almost 4 MiB each", _ANSWERS, pods=_PODS
+)(partial(_offer_answers, size=LIMIT - 4096))
+beside(
+    "answers-envs",
+    f"Allocate answers {_PODS} pods with 100,000 variables each",
+    _ANSWERS,
+    pods=_PODS,
+)(partial(_offer_answers, size=0))

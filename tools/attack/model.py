@@ -1,16 +1,19 @@
-"""What an attack is, what came of it, and which limits that breaks."""
+"""Attacks, their outcomes, and the limits that an outcome can break."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
+
+from tools.harness.usage import Usage
 
 
 @attrs.frozen
 class Target:
-    """The directory of the kubelet that is attacked."""
+    """The directory of the attacked kubelet."""
 
     root: Path
 
@@ -35,7 +38,7 @@ class Target:
 
     @property
     def registry(self) -> Path:
-        """Where plugins wait to be found."""
+        """The directory in which the kubelet discovers plugins."""
         return self.root / "plugins_registry"
 
     @property
@@ -43,35 +46,42 @@ class Target:
         return self.plugin_dir / "kubelet_internal_checkpoint"
 
 
+Hostile = Callable[[Target], None]
+
+
 @attrs.frozen
 class Outcome:
-    """What an attack cost. Times are in s and are the worst that were seen; memory is in MB.
-
-    None: the attack has nothing to measure there.
-    """
+    """The cost of an attack: the worst times in s, memory in MB. None: not measured."""
 
     registration: float | None = None
-    """Until the good plugin's registration was answered and its list was asked for."""
+    """Until the good plugin was registered and the kubelet had asked for its list."""
     admission: float | None = None
-    """Until a pod that asks for a device of the good plugin was admitted."""
+    """Until a pod with a device of the good plugin was admitted."""
     start: float | None = None
-    """Until the kubelet served, or had rejected to, or the reader was done."""
+    """Until the kubelet was serving or had exited, or until the reader was done."""
     memory: float | None = None
-    """How far the resident set rose at most."""
+    """Maximum rise of resident memory."""
     kept: float | None = None
-    """How much of that was left when the attack was over."""
+    """Remaining rise after the attack."""
     threads: int | None = None
-    """How many more there were at most."""
+    """Maximum rise, as for descriptors."""
     descriptors: int | None = None
-    """How many more there were at most."""
     problems: tuple[str, ...] = ()
-    """Promises that were broken: a sentence each."""
+    """Broken promises, one sentence each."""
+
+    @classmethod
+    def measured(cls, usage: Usage, **figures: Any) -> Outcome:
+        """Return an outcome with this usage and other figures."""
+        return cls(
+            memory=usage.memory, threads=usage.threads, descriptors=usage.descriptors, **figures
+        )
 
 
 @attrs.frozen
 class Limits:
-    """The most that each figure of an Outcome may be."""
+    """The maximum of each figure of an Outcome."""
 
+    # Defaults. An attack raises those that its load alone exceeds.
     registration: float = 1.5
     admission: float = 1.5
     start: float = 5.0
@@ -83,24 +93,41 @@ class Limits:
 
 _UNITS = {"registration": " s", "admission": " s", "start": " s", "memory": " MB", "kept": " MB"}
 FIGURES = tuple(field.name for field in attrs.fields(Limits))
-"""The names of what is measured, in the order of the table."""
+"""Names of the figures, in the order of the table."""
 
 
 @attrs.frozen
 class Attack:
-    """One attack: ``run`` does it all and returns what it cost."""
+    """An attack. ``run`` carries it out and returns its cost."""
 
     name: str
     about: str
-    """What is done to the kubelet, in a few words."""
+    """What the attack does, in a few words."""
     run: Callable[[], Outcome]
     limits: Limits = Limits()
-    hostile: Callable[[Target], None] | None = None
-    """What the attacker's process does, for attacks that have one."""
+    hostile: Hostile | None = None
+    """What the attacker's process does, if the attack has one."""
+
+
+ATTACKS: list[Attack] = []
+"""The attacks of all modules that were imported; ``registry`` imports all."""
+
+
+def attack(
+    name: str, about: str, limits: Limits | None = None, hostile: Hostile | None = None
+) -> Callable[[Callable[[], Outcome]], object]:
+    """Register the decorated function as the ``run`` of an attack."""
+
+    def register(run: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        ATTACKS.append(Attack(name, about, run, limits or Limits(), hostile))
+        return run
+
+    return register
 
 
 def broken(limits: Limits, outcome: Outcome) -> Iterator[str]:
-    """What is wrong with an outcome: a sentence each, nothing if all is well."""
+    """Yield each limit and each promise that an outcome breaks."""
+    # None is a figure that the attack does not measure.
     for name in FIGURES:
         value, most = getattr(outcome, name), getattr(limits, name)
         if value is not None and value > most:

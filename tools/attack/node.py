@@ -1,6 +1,6 @@
-"""The kubelet that is attacked: ``ROOT SETTINGS [SERVES]``, then requests on stdin.
+"""The attacked kubelet, a helper process: ``ROOT SETTINGS [SERVES]``.
 
-SETTINGS is a JSON object with fields of ``Settings``; SERVES is ``control`` to serve the control
+SETTINGS is a JSON object with fields of ``Settings``. SERVES is ``control`` to serve the control
 API, or ``http`` to serve HTTP with it.
 """
 
@@ -16,11 +16,11 @@ import checkpoint
 from devicemanager import MockKubelet, Settings
 from devicemanager.control import ControlServer
 from devicemanager.testing import pod_manifest
-from tools.attack.requests import leave, serve
+from tools.harness.process import exit_now, serve
 
 
 class Node:
-    """What may be asked of the kubelet."""
+    """The requests that this process answers."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         self._kubelet = kubelet
@@ -29,7 +29,7 @@ class Node:
         self._kubelet.wait_for_resource(resource, count, timeout)
 
     def admit(self, uid: str, resource: str, count: int) -> list[str]:
-        """The devices that the pod got. Raises Rejected."""
+        """Admit a pod and return its devices. Raises Rejected."""
         manifest = pod_manifest(f"pod-{uid}", {resource: count}, uid=uid)
         self._kubelet.admit(manifest, start=False).raise_for_rejection()
         return self._kubelet.devices(uid)["main"][resource]
@@ -38,7 +38,8 @@ class Node:
         self._kubelet.terminate(uid)
 
     def check(self) -> None:
-        """Raises what went wrong on a thread, or with the file."""
+        """Raise errors of threads, and of the checkpoint."""
+        # Garbage in cycles is not memory that the attack has left.
         gc.collect()
         self._kubelet.check()
         checkpoint.load(self._kubelet.checkpoint_path)
@@ -59,7 +60,7 @@ def _server(kubelet: MockKubelet, serves: str = "") -> contextlib.AbstractContex
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until stdin ends."""
+    """Serve until standard input ends."""
     root, settings, *serves = arguments
     with (
         MockKubelet(root, Settings(**json.loads(settings))) as kubelet,
@@ -69,7 +70,8 @@ def main(arguments: Sequence[str]) -> None:
         names = ("wait", "admit", "terminate", "check", "stop")
         serve({name: getattr(node, name) for name in names})
         kubelet.stop()
-    leave()
+    # Hostile calls may still be in progress.
+    exit_now()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command's output: nobody reads it, or a terminal would obey it."""
+"""Attack the output of the command, and the process itself by a fork."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import grpc
 
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
-from tools.attack.beside import HOSTILE, directory
-from tools.attack.messages import device
-from tools.attack.model import Attack, Limits, Outcome, Target
-from tools.attack.plugins import HostilePlugin, channel, register
-from tools.attack.requests import Helper, RequestFailed
+from tools.attack.beside import good_registration
+from tools.attack.model import Limits, Outcome, Target, attack
+from tools.attack.plugins import HOSTILE_SOCKET, channel, device, hostile_plugin, register
 from tools.attack.running import Running, running
-from tools.attack.watch import Watch
+from tools.harness.process import short_directory
+from tools.harness.usage import Watch
 
 _TIMEOUT = 30.0
 _EVENTS = 5000
 _ESCAPE = "\x1b"
 
+# The child inherits the exit handlers of its parent, which must not clean up in the child.
 _FORK = """
 import os, sys
 from devicemanager import MockKubelet
@@ -38,37 +38,23 @@ with MockKubelet() as kubelet:
 """
 
 
-def attacks() -> list[Attack]:
-    """What leaves the process."""
-    return [
-        Attack(
-            "output-unread",
-            f"nobody reads what run prints, of {_EVENTS} rejected registrations",
-            _unread,
-            Limits(memory=200.0, threads=200, descriptors=200),
-        ),
-        Attack("escape-sequences", "device ids and names that clear a terminal", _escape),
-        Attack("fork-exit", "a forked child of a test ends with sys.exit", _fork),
-    ]
-
-
+@attack(
+    "output-unread",
+    f"the output of run is not read, {_EVENTS} registrations are rejected",
+    Limits(memory=200.0, threads=200, descriptors=200),
+)
 def _unread() -> Outcome:
-    with directory() as root, running(root, reads=False) as command:
+    with short_directory() as root, running(root, reads=False) as command:
         target = Target(root)
+        # Not by the output, which nothing reads: a full pipe then blocks the next write to it.
         _served(target)
         with Watch(command.process.pid) as watch:
             rejected = _rejected(target)
-            seconds, problems = _register(target)
+            seconds, problems = good_registration(root, 10.0)
             problems += command.end()
         if rejected < _EVENTS:
-            problems.append(f"after {rejected} registrations none was answered any more")
-        return Outcome(
-            registration=seconds,
-            memory=watch.peak.memory,
-            threads=watch.peak.threads,
-            descriptors=watch.peak.descriptors,
-            problems=tuple(problems),
-        )
+            problems.append(f"no response after {rejected} registrations")
+        return Outcome.measured(watch.peak, registration=seconds, problems=tuple(problems))
 
 
 def _served(target: Target) -> None:
@@ -78,7 +64,7 @@ def _served(target: Target) -> None:
 
 
 def _rejected(target: Target) -> int:
-    """How many of the registrations were answered before one was not."""
+    """Register until there is no response; return the number of responses."""
     request = dp.RegisterRequest(version="none", resource_name="a.b/c")
     with channel(target) as connection:
         stub = dp_grpc.RegistrationStub(connection)
@@ -92,31 +78,20 @@ def _rejected(target: Target) -> int:
     return _EVENTS
 
 
-def _register(target: Target) -> tuple[float, list[str]]:
-    with Helper("tools.attack.good", target.plugin_dir, 8, 0) as good:
-        begin = time.monotonic()
-        try:
-            good.ask("register", timeout=10.0)
-            problems = []
-        except RequestFailed as error:
-            problems = [f"a good registration failed: {error}"]
-        return time.monotonic() - begin, problems
-
-
+@attack("escape-sequences", "device IDs and names that clear a terminal")
 def _escape() -> Outcome:
     name = f"d{_ESCAPE}[2J{_ESCAPE}]0;owned\x07\x9b"
-    with directory() as root, running(root) as command:
+    with short_directory() as root, running(root) as command:
         target = Target(root)
-        command.until(partial(_has_said, command, "ready"), _TIMEOUT)
-        socket = target.plugin_dir / "hostile.sock"
+        command.until(partial(_has_printed, command, "ready"), _TIMEOUT)
         lists = [device(name.encode()) * 2]
-        with HostilePlugin(socket, lambda: iter(lists), allocate=bytes):
-            register(target, socket.name, HOSTILE)
+        with hostile_plugin(target, lambda: iter(lists)):
             with contextlib.suppress(grpc.RpcError):
-                register(target, socket.name, f"{name}/x")
+                register(target, HOSTILE_SOCKET, f"{name}/x")
             with contextlib.suppress(grpc.RpcError):
                 register(target, f"{name}/x", "a.b/c")
-            command.until(partial(_has_said, command, "devices-updated"), _TIMEOUT)
+            command.until(partial(_has_printed, command, "devices-updated"), _TIMEOUT)
+            # The last lines can still be in the pipe.
             time.sleep(0.5)
             problems = list(command.end())
         bad = [line for line in command.lines + command.errors if _ESCAPE in line]
@@ -124,23 +99,24 @@ def _escape() -> Outcome:
         return Outcome(problems=tuple(problems))
 
 
-def _has_said(command: Running, word: str) -> bool:
+def _has_printed(command: Running, word: str) -> bool:
     return any(word in line for line in list(command.lines))
 
 
+@attack("fork-exit", "a forked child of a test calls sys.exit")
 def _fork() -> Outcome:
     command = [sys.executable, "-c", _FORK]
     with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True) as parent:
         try:
             _, errors = parent.communicate(timeout=_TIMEOUT)
         except subprocess.TimeoutExpired:
-            return Outcome(problems=("the child never ended",))
+            return Outcome(problems=("the child did not exit",))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(parent.pid, signal.SIGKILL)
     if parent.returncode == 3:
-        return Outcome(problems=("the child deleted its parent's directory",))
+        return Outcome(problems=("the child deleted the directory of its parent",))
     text = errors.decode()[-200:]
     return Outcome(
-        problems=(f"ended with {parent.returncode}: {text}",) if parent.returncode else ()
+        problems=(f"exited with {parent.returncode}: {text}",) if parent.returncode else ()
     )

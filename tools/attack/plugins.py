@@ -1,13 +1,17 @@
-"""A plugin that answers with whatever bytes an attack wants, and ways to register it."""
+"""A plugin that responds with any bytes, functions to register it, and messages as bytes.
+
+The messages of the device plugin API are encoded here, because that is faster than protobuf, and
+because an attack also needs invalid ones.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import attrs
 import grpc
@@ -17,6 +21,59 @@ from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.attack.model import Target
 
+HOSTILE = "hostile.example.com/device"
+HOSTILE_SOCKET = "hostile.sock"
+LIMIT = 4 * 1024 * 1024
+"""Default limit of gRPC for a received message."""
+
+
+def varint(value: int) -> bytes:
+    """Encode a number as protobuf does; negative numbers take ten bytes."""
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def field(number: int, data: bytes) -> bytes:
+    """Encode a field with a length."""
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+_HEALTHY = field(2, b"Healthy")
+
+
+def node(id_: int) -> bytes:
+    """Encode a NUMANode in the topology of a device."""
+    return field(1, varint(1 << 3) + varint(id_))
+
+
+def device(id_: bytes, nodes: Iterable[int] = (), health: bytes = _HEALTHY) -> bytes:
+    """Encode a Device in a list."""
+    topology = b"".join(map(node, nodes))
+    return field(1, field(1, id_) + health + (field(3, topology) if topology else b""))
+
+
+def filled(piece: bytes, limit: int = LIMIT) -> bytes:
+    """Repeat a piece up to the limit."""
+    return piece * (limit // len(piece))
+
+
+def cut(pieces: Iterable[bytes], limit: int = LIMIT) -> bytes:
+    """Join pieces up to the limit."""
+    out = bytearray()
+    for piece in pieces:
+        if len(out) + len(piece) > limit:
+            break
+        out += piece
+    return bytes(out)
+
+
+# -- the plugin --------------------------------------------------------------------------
+
 Lists = Callable[[], Iterator[bytes]]
 _SERVICE = dp_grpc.LIST_AND_WATCH.split("/")[1]
 _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
@@ -24,7 +81,7 @@ _UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_l
 
 @attrs.define(eq=False)
 class HostilePlugin:
-    """Serves on one socket until its block ends."""
+    """A server on one socket, in a ``with`` block."""
 
     path: Path
     lists: Lists
@@ -33,7 +90,7 @@ class HostilePlugin:
     workers: int = 64
     compression: grpc.Compression | None = None
     sent: threading.Event = attrs.field(factory=threading.Event)
-    """Set once every list of a stream was handed to gRPC."""
+    """Set when gRPC has taken all lists of a stream."""
     _server: grpc.Server | None = None
 
     def __enter__(self) -> Self:
@@ -53,13 +110,9 @@ class HostilePlugin:
         self._server.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._server is not None, "the block was entered"
+        # Without a grace period: handlers of an attack may never return.
         self._server.stop(0)
 
     def _list(self, request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -70,21 +123,30 @@ class HostilePlugin:
             ended.wait()
 
 
+@contextmanager
+def hostile_plugin(target: Target, lists: Lists, **options: Any) -> Iterator[HostilePlugin]:
+    """Serve and register a plugin of the resource ``HOSTILE`` in a ``with`` block."""
+    with HostilePlugin(target.plugin_dir / HOSTILE_SOCKET, lists, **options) as plugin:
+        register(target, HOSTILE_SOCKET, HOSTILE)
+        yield plugin
+
+
 def register(target: Target, endpoint: str, resource: str, timeout: float = 60.0) -> None:
-    """Raises grpc.RpcError for a rejection."""
+    """Register a plugin. Raises grpc.RpcError if it is rejected."""
     request = dp.RegisterRequest(version="v1beta1", endpoint=endpoint, resource_name=resource)
     with channel(target) as connection:
         dp_grpc.RegistrationStub(connection).Register(request, timeout=timeout)
 
 
 def storm(target: Target, requests: Iterable[dp.RegisterRequest], seconds: float) -> None:
-    """Send all of them at once over a few connections; wait so long for the answers."""
+    """Send all requests at once over a few connections; wait up to ``seconds`` for responses."""
     connections = [channel(target) for _ in range(16)]
     stubs = [dp_grpc.RegistrationStub(each) for each in connections]
     calls = [
         stubs[number % len(stubs)].Register.future(request, timeout=seconds)
         for number, request in enumerate(requests)
     ]
+    # Errors are expected; what counts is that the calls are over.
     for call in calls:
         call.exception()
     for connection in connections:
@@ -92,6 +154,7 @@ def storm(target: Target, requests: Iterable[dp.RegisterRequest], seconds: float
 
 
 def channel(target: Target) -> grpc.Channel:
-    """A connection of its own to the Registration service."""
+    """Open a new connection to the Registration service."""
+    # Not a subchannel that calls of other attacks share: they would wait for each other.
     options = [*_UNLIMITED, ("grpc.use_local_subchannel_pool", 1)]
     return grpc.insecure_channel(sockets.target(target.registration), options)

@@ -1,9 +1,10 @@
-"""Registrations: that never answer, without number, with hostile names."""
+"""Attack registration: plugins that never respond, too many, with hostile names or directories."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import threading
 import time
@@ -18,9 +19,9 @@ import grpc
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.attack.beside import beside
-from tools.attack.messages import LIMIT, device
-from tools.attack.model import Attack, Limits, Target
-from tools.attack.plugins import HostilePlugin, channel, register, storm
+from tools.attack.files import stale_socket
+from tools.attack.model import Limits, Target
+from tools.attack.plugins import LIMIT, HostilePlugin, channel, device, register, storm
 
 _BAD = 1000
 _MANY = 990
@@ -28,55 +29,11 @@ _WATCHED = 200
 _SECONDS = 20.0
 _DESCRIPTORS_PER_CALL = 3
 _PER_PROCESS = 100
-"""``Settings.max_registrations_per_process``, by default."""
+"""Default of ``Settings.max_registrations_per_process``."""
+_WAITING = Limits(threads=100, descriptors=_BAD * _DESCRIPTORS_PER_CALL)
 
 
-def attacks() -> list[Attack]:
-    """Bad ones beside a good one; then one plugin with too many resources; then names."""
-    waiting = Limits(threads=100, descriptors=_BAD * _DESCRIPTORS_PER_CALL)
-    return [
-        beside("register-no-socket", f"{_BAD} plugins without a socket", _absent, waiting),
-        beside("register-fifo", f"{_BAD} plugins whose socket is a FIFO", _fifo, waiting),
-        beside("register-silent", f"{_BAD} plugins that never say a word", _silent, waiting),
-        beside(
-            "register-no-options",
-            f"{_BAD} registrations of a plugin that never says its options",
-            _no_options,
-            Limits(threads=_PER_PROCESS + 50, descriptors=_BAD * _DESCRIPTORS_PER_CALL),
-        ),
-        beside(
-            "register-990",
-            f"one plugin registers {_MANY} resources",
-            _many,
-            Limits(threads=_MANY // 2, descriptors=2 * _MANY),
-        ),
-        beside(
-            "register-990-few-descriptors",
-            f"one plugin registers {_MANY} resources, the kubelet may open 128 files, "
-            "20 registrations a process",
-            _many,
-            descriptors=128,
-            settings={"max_registrations_per_process": 20},
-        ),
-        beside(
-            "names-4mb",
-            "200 registrations with names of 4 MB",
-            partial(_names, names=_long),
-            Limits(memory=200.0, kept=150.0),
-        ),
-        beside("names-control", "names with control characters", partial(_names, names=_control)),
-        beside("register-gzip", "registrations of 200 MB, 0.2 MB after gzip", _gzip),
-        beside(
-            "watcher-silent",
-            f"{_WATCHED} silent sockets in plugins_registry, where the good plugin is, too",
-            _watched,
-            Limits(descriptors=_WATCHED + 100),
-            comes="announce",
-        ),
-    ]
-
-
-# -- no answer -------------------------------------------------------------------------
+# -- no response -----------------------------------------------------------------------
 
 
 def _requests(endpoints: Iterable[str]) -> Iterator[dp.RegisterRequest]:
@@ -86,10 +43,12 @@ def _requests(endpoints: Iterable[str]) -> Iterator[dp.RegisterRequest]:
         )
 
 
+@beside("register-no-socket", f"{_BAD} plugins without a socket", _WAITING)
 def _absent(target: Target) -> None:
     storm(target, _requests(f"absent-{number}.sock" for number in range(_BAD)), _SECONDS)
 
 
+@beside("register-fifo", f"{_BAD} plugins whose socket is a FIFO", _WAITING)
 def _fifo(target: Target) -> None:
     names = [f"fifo-{number}" for number in range(_BAD)]
     for name in names:
@@ -97,16 +56,22 @@ def _fifo(target: Target) -> None:
     storm(target, _requests(names), _SECONDS)
 
 
+@beside("register-silent", f"{_BAD} plugins that accept connections and send nothing", _WAITING)
 def _silent(target: Target) -> None:
     with silence(target.plugin_dir / "silent.sock"):
         storm(target, _requests(["silent.sock"] * _BAD), _SECONDS)
 
 
+@beside(
+    "register-no-options",
+    f"{_BAD} registrations of a plugin that never returns its options",
+    Limits(threads=_PER_PROCESS + 50, descriptors=_BAD * _DESCRIPTORS_PER_CALL),
+)
 def _no_options(target: Target) -> None:
-    asked = threading.Event()  # for ever
+    never = threading.Event()
 
     def options() -> bytes:
-        asked.wait()
+        never.wait()
         return b""
 
     path = target.plugin_dir / "no-options.sock"
@@ -116,7 +81,7 @@ def _no_options(target: Target) -> None:
 
 @contextmanager
 def silence(path: Path) -> Iterator[None]:
-    """A socket that takes every connection and never says a word."""
+    """Listen on a socket, accept every connection, and send nothing."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(path))
         listening.listen(4096)
@@ -125,12 +90,19 @@ def silence(path: Path) -> Iterator[None]:
 
 
 def _accept(listening: socket.socket) -> None:
+    # Kept in a list: without a reference the connections would be closed.
     accepted = []
     with contextlib.suppress(OSError):
         while True:
             accepted.append(listening.accept())
 
 
+@beside(
+    "watcher-silent",
+    f"{_WATCHED} silent sockets in plugins_registry, where the good plugin registers, too",
+    Limits(descriptors=_WATCHED + 100),
+    comes="announce",
+)
 def _watched(target: Target) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(_WATCHED):
@@ -138,9 +110,21 @@ def _watched(target: Target) -> None:
         time.sleep(_SECONDS)
 
 
-# -- without number --------------------------------------------------------------------
+# -- too many --------------------------------------------------------------------------
 
 
+@beside(
+    "register-990",
+    f"one plugin registers {_MANY} resources",
+    Limits(threads=_MANY // 2, descriptors=2 * _MANY),
+)
+@beside(
+    "register-990-few-descriptors",
+    f"one plugin registers {_MANY} resources, the kubelet has 128 descriptors, 20 registrations "
+    "a process",
+    descriptors=128,
+    settings={"max_registrations_per_process": 20},
+)
 def _many(target: Target) -> None:
     path = target.plugin_dir / "many.sock"
 
@@ -171,7 +155,7 @@ def _names(target: Target, names: Iterable[str]) -> None:
 
 
 class _Long:
-    """66 names of almost 4 MiB, no two the same, made when they are asked for."""
+    """66 different names of almost 4 MiB, created while iterating: together they are large."""
 
     def __iter__(self) -> Iterator[str]:
         for number in range(66):
@@ -179,7 +163,7 @@ class _Long:
 
 
 class _Control:
-    """Names of 100 control characters and the like."""
+    """Names with 100 control characters."""
 
     def __iter__(self) -> Iterator[str]:
         for number in range(500):
@@ -189,6 +173,7 @@ class _Control:
 _long, _control = _Long(), _Control()
 
 
+@beside("register-gzip", "registrations of 200 MB, 0.2 MB after gzip")
 def _gzip(target: Target) -> None:
     request = dp.RegisterRequest(version="v1beta1", resource_name="x" * 200_000_000)
     with channel(target) as connection:
@@ -196,3 +181,58 @@ def _gzip(target: Target) -> None:
         for _ in range(10):
             with contextlib.suppress(grpc.RpcError):
                 stub.Register(request, timeout=_SECONDS, compression=grpc.Compression.Gzip)
+
+
+beside("names-4mb", "200 registrations with names of 4 MB", Limits(memory=200.0, kept=150.0))(
+    partial(_names, names=_long)
+)
+beside("names-control", "names with control characters")(partial(_names, names=_control))
+
+
+# -- directories -----------------------------------------------------------------------
+
+_FLOOD_SECONDS = 6.0
+
+
+def _flood(directory: Path) -> None:
+    end = time.monotonic() + _FLOOD_SECONDS
+    number = 0
+    while time.monotonic() < end:
+        number += 1
+        name = directory / f"flood-{number % 3000}"
+        with contextlib.suppress(OSError):
+            _MAKE[number % len(_MAKE)](name)
+        # Otherwise the directory would soon be full of names that exist.
+        if number % 3000 == 0:
+            _clear(directory)
+    _clear(directory)
+
+
+def _link(path: Path) -> None:
+    # To itself: the kubelet must not follow it.
+    path.symlink_to(path.name)
+
+
+_MAKE = (Path.touch, Path.mkdir, os.mkfifo, _link, stale_socket)
+
+
+def _clear(directory: Path) -> None:
+    for path in directory.glob("flood-*"):
+        with contextlib.suppress(OSError):
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _nested(target: Target, count: int) -> None:
+    top = target.registry / "flood-deep"
+    for number in range(count):
+        directory = top / f"{number % 100}" / f"{number}"
+        directory.mkdir(parents=True, exist_ok=True)
+        stale_socket(directory / "s")
+    time.sleep(2)
+    shutil.rmtree(top)
+
+
+beside("watcher-deep", "5,000 nested directories in plugins_registry")(partial(_nested, count=5000))
+_FILES = "files, directories, links and sockets are created and removed in"
+beside("watcher-flood", f"{_FILES} plugins_registry")(lambda target: _flood(target.registry))
+beside("plugins-flood", f"{_FILES} device-plugins")(lambda target: _flood(target.plugin_dir))

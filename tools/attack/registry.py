@@ -1,41 +1,13 @@
-"""All attacks, in the order of the table."""
+"""Import all attacks. The order of imports is the order of the table."""
 
 from __future__ import annotations
 
-from tools.attack import (
-    answers,
-    cdi,
-    connections,
-    control,
-    directories,
-    disk,
-    lists,
-    manifests,
-    output,
-    podresources,
-    registrations,
-    starts,
-    web,
-)
-from tools.attack.model import Attack
+from tools.attack import connections, control, disk, files, lists, output, registrations, starts
+from tools.attack.model import ATTACKS, Attack
 
-_MODULES = (
-    lists,
-    registrations,
-    connections,
-    control,
-    web,
-    directories,
-    answers,
-    podresources,
-    starts,
-    manifests,
-    cdi,
-    output,
-    disk,
-)
+MODULES = connections, control, disk, files, lists, output, registrations, starts
 
 
 def attacks() -> list[Attack]:
-    """Every attack."""
-    return [attack for module in _MODULES for attack in module.attacks()]
+    """Return all attacks."""
+    return ATTACKS

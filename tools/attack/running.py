@@ -1,4 +1,4 @@
-"""``devicemanager run`` as a user starts it, in a shell with limits."""
+"""Start ``devicemanager run`` as a user does, in a shell with limits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 Record = dict[str, Any]
+# exec: signals and limits must apply to the command itself, and not to the shell.
 _WITH_LIMITS: Final = '{limits}; exec "$@"'
 _END: Final = 20.0
 
 
 class Running:
-    """The command in a process; ``lines`` and ``errors`` have what it said so far."""
+    """The running command; ``lines`` and ``errors`` are its output so far."""
 
     def __init__(
         self, root: Path, *arguments: object, limits: str = "true", reads: bool = True
     ) -> None:
-        """``limits`` is shell: what comes before the command. Without ``reads`` nobody reads
-        its standard output."""
+        """``limits`` are shell commands before the command. Standard output is not read unless
+        ``reads``."""
         command = [sys.executable, "-m", "devicemanager", "run", "--root", root, *arguments]
         shell = ["sh", "-c", _WITH_LIMITS.format(limits=limits), "sh", *map(str, command)]
         self.begin = time.monotonic()
@@ -36,28 +37,30 @@ class Running:
         )
         self.lines: list[str] = []
         self.errors: list[str] = []
-        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._threads = [_follow(self.process.stderr, self.errors, self._came)]
+        self._lines_read: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._threads = [_follow(self.process.stderr, self.errors, self._lines_read)]
         if reads:
-            self._threads.append(_follow(self.process.stdout, self.lines, self._came))
+            self._threads.append(_follow(self.process.stdout, self.lines, self._lines_read))
 
     def until(self, found: Callable[[], bool], timeout: float) -> float | None:
-        """Wait until ``found()`` holds, which is looked at after each line, or the process
-        ends. Seconds since the start; None: that was not so in time."""
+        """Wait until ``found()`` is true or the process exits. Return the seconds since the start;
+        None on timeout."""
         limit = time.monotonic() + timeout
         while not found():
             if (rest := limit - time.monotonic()) <= 0:
                 return None
             with contextlib.suppress(queue.Empty):
-                self._came.get(timeout=min(rest, 0.1))
+                self._lines_read.get(timeout=min(rest, 0.1))
+            # The last lines are read after the exit, and can make the condition true.
             if self.process.poll() is not None:
                 self._drain()
                 return time.monotonic() - self.begin
         return time.monotonic() - self.begin
 
     def records(self, kind: str) -> list[Record]:
-        """What it said of one kind, where it was told ``--output json``."""
+        """Return its records of one kind; it needs ``--output json``."""
         records = []
+        # A copy, because a thread appends to it. The last line can be incomplete.
         for line in list(self.lines):
             with contextlib.suppress(ValueError):
                 records.append(json.loads(line))
@@ -67,7 +70,7 @@ class Running:
         return bool(self.records("ready"))
 
     def end(self) -> Iterator[str]:
-        """SIGTERM; what is wrong with how it ended."""
+        """Send SIGTERM; yield problems of its exit."""
         if self.process.poll() is None:
             begin = time.monotonic()
             self.process.send_signal(signal.SIGTERM)
@@ -77,13 +80,13 @@ class Running:
                 yield f"SIGTERM had no effect for {_END:g} s"
                 return
             if code:
-                yield f"ended with {code} after SIGTERM"
+                yield f"exited with {code} after SIGTERM"
             if (seconds := time.monotonic() - begin) > 10.0:
-                yield f"took {seconds:.1f} s to end after SIGTERM"
+                yield f"took {seconds:.1f} s to exit after SIGTERM"
         self._drain()
 
     def noise(self) -> Iterator[str]:
-        """What is on standard error and should not be."""
+        """Yield unexpected errors on standard error."""
         for line in list(self.errors):
             if "Traceback" in line or "Error:" in line:
                 yield f"on standard error: {line.strip()[:200]}"
@@ -102,7 +105,7 @@ class Running:
 
 
 def _follow(
-    stream: IO[str] | None, lines: list[str], came: queue.SimpleQueue[None]
+    stream: IO[str] | None, lines: list[str], read: queue.SimpleQueue[None]
 ) -> threading.Thread:
     assert stream is not None, "the process was started with pipes"
 
@@ -110,8 +113,9 @@ def _follow(
         with contextlib.suppress(ValueError):
             for line in stream:
                 lines.append(line)
-                came.put(None)
+                read.put(None)
 
+    # A daemon: a forked child of the command can keep the pipe open.
     thread = threading.Thread(target=follow, name="follow", daemon=True)
     thread.start()
     return thread
@@ -119,7 +123,7 @@ def _follow(
 
 @contextmanager
 def running(root: Path, *arguments: object, **options: Any) -> Iterator[Running]:
-    """The command until the end of the block; then it is killed if it still runs."""
+    """Run the command in a ``with`` block, and kill it at the end."""
     process = Running(root, *arguments, **options)
     try:
         yield process

@@ -1,10 +1,13 @@
-"""What is found at start: links, leftovers, checkpoints of any kind, too little of all."""
+"""Attack the start of ``devicemanager run``: links, leftovers, checkpoints, too few resources.
+
+A start either serves, or exits with exactly one line that names the cause. If it serves, a good
+plugin must be able to register, and SIGTERM must end it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import socket
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -12,47 +15,39 @@ from pathlib import Path
 
 import attrs
 
-from tools.attack.beside import directory
-from tools.attack.model import Attack, Limits, Outcome, Target
-from tools.attack.requests import Helper, RequestFailed
+from tools.attack.beside import good_registration
+from tools.attack.files import link, sparse, stale_socket, text
+from tools.attack.model import Limits, Outcome, Target, attack
 from tools.attack.running import Running, running
-from tools.attack.watch import Watch
+from tools.harness.process import short_directory
+from tools.harness.usage import Watch
 
 _TIMEOUT = 90.0
 _WHOLE = Limits(memory=200.0, threads=200, descriptors=200)
-"""Here memory, threads and descriptors are those of the whole process."""
+"""Not a rise: memory, threads and descriptors of the whole process."""
 _LINK, _SHARED, _FILES = "link", "writable|others", "open files|descriptor"
 
 Check = Callable[[Path, Path], Iterable[str]]
-"""What is wrong, given the root and a directory outside of it; asked while it serves."""
+"""Yields problems while it serves, given the root and a directory outside of it."""
 
 
 @attrs.frozen
 class Start:
-    """What is prepared, and what must come of it."""
+    """What is prepared, and what must happen."""
 
     prepare: Callable[[Path, Path], None] = lambda root, outside: None
-    """Given the kubelet's root, which is there, and a directory outside of it."""
+    """Prepares the existing root, given also a directory outside of it."""
     rejection: str | None = None
-    """What the one line must contain with which it rejects; None: it must serve."""
+    """Pattern in the one-line error of a start that must fail; None: it must serve."""
     may_reject: bool = False
-    """Either is right; a rejection must still be one line."""
+    """Both results are correct; an error must still be one line."""
     check: Check = lambda root, outside: ()
     limits: str = "true"
     root: str = "root"
 
 
-def attacks() -> list[Attack]:
-    """Each starts the command in a directory that was prepared."""
-    return [_attack(name, about, start) for name, about, start in _STARTS]
-
-
-def _attack(name: str, about: str, start: Start) -> Attack:
-    return Attack(name, about, partial(_run, start), _WHOLE)
-
-
 def _run(start: Start) -> Outcome:
-    with directory() as place:
+    with short_directory() as place:
         root, outside = place / "root", place / "outside"
         root.mkdir(mode=0o755)
         outside.mkdir(mode=0o755)
@@ -64,51 +59,41 @@ def _run(start: Start) -> Outcome:
                 problems += start.check(root, outside)
                 registration = None
                 if command.process.poll() is None and seconds is not None:
-                    registration, more = _register(place / start.root)
+                    registration, more = good_registration(place / start.root, _TIMEOUT)
                     problems += [*more, *command.end(), *command.noise()]
-            return Outcome(
+            return Outcome.measured(
+                watch.peak,
                 registration=registration,
                 start=seconds if seconds is not None else _TIMEOUT,
-                memory=watch.peak.memory,
-                threads=watch.peak.threads,
-                descriptors=watch.peak.descriptors,
                 problems=tuple(problems),
             )
 
 
 def _judged(start: Start, command: Running, seconds: float | None) -> Iterator[str]:
     if seconds is None:
-        yield "it neither served nor rejected to"
+        yield "it neither served nor exited"
     elif command.is_ready():
         if start.rejection is not None and not start.may_reject:
-            yield "it served, where it had to reject"
+            yield "it served, but had to exit with an error"
     elif start.rejection is None and not start.may_reject:
         yield f"it did not serve: {_last(command)}"
     elif len(command.errors) != 1:
-        yield f"it rejected in {len(command.errors)} lines: {_last(command)}"
+        yield f"it exited with {len(command.errors)} lines: {_last(command)}"
     elif re.search(start.rejection or "", command.errors[0], re.IGNORECASE) is None:
-        yield f"its rejection does not name the cause: {_last(command)}"
+        yield f"its error does not name the cause: {_last(command)}"
 
 
 def _last(command: Running) -> str:
-    return (command.errors or ["no word"])[-1].strip()[:300] + f" ({command.process.poll()})"
+    return (command.errors or ["no message"])[-1].strip()[:300] + f" ({command.process.poll()})"
 
 
-def _register(root: Path) -> tuple[float | None, list[str]]:
-    with Helper("tools.attack.good", Target(root).plugin_dir, 8, 0) as good:
-        try:
-            return good.ask("register", timeout=_TIMEOUT).seconds, []
-        except RequestFailed as error:
-            return None, [f"a good registration failed: {error}"]
-
-
-# -- links and other people's directories ----------------------------------------------
+# -- links and foreign directories -----------------------------------------------------
 
 
 def _canaries(directory: Path) -> None:
+    # Files that a cleanup of the kubelet would delete, if it followed the link.
     (directory / "key.pem").write_text("precious")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-        listening.bind(str(directory / "other.sock"))
+    stale_socket(directory / "other.sock")
 
 
 def _unharmed(_: Path, outside: Path) -> Iterator[str]:
@@ -144,9 +129,9 @@ def _loop(root: Path, _: Path) -> None:
     (plugins / "key.pem").write_text("precious")
 
 
-def _kept(root: Path, _: Path) -> Iterator[str]:
+def _not_deleted(root: Path, _: Path) -> Iterator[str]:
     if not (root / "device-plugins" / "key.pem").exists():
-        yield "a file that is no socket was deleted"
+        yield "a file that is not a socket was deleted"
 
 
 # -- sockets ---------------------------------------------------------------------------
@@ -156,21 +141,20 @@ def _leftovers(root: Path, _: Path) -> None:
     served = root / "pod-resources"
     served.mkdir(0o750)
     for number in range(20):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-            listening.bind(str(served / f".{number:011x}"))
+        stale_socket(served / f".{number:011x}")
 
 
 def _cleared(root: Path, _: Path) -> Iterator[str]:
     left = sum(1 for path in (root / "pod-resources").iterdir() if path.name != "kubelet.sock")
     if left:
-        yield f"{left} private sockets of kubelets that were killed are still there"
+        yield f"{left} private sockets of killed kubelets were not removed"
 
 
 def _closed(root: Path, _: Path) -> Iterator[str]:
     for path in (Target(root).registration, Target(root).pod_resources):
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o7:
-            yield f"{path.relative_to(root)} has mode {mode:o}: any user may connect"
+            yield f"{path.relative_to(root)} has mode {mode:o}: any user can connect"
 
 
 # -- checkpoints -----------------------------------------------------------------------
@@ -182,62 +166,46 @@ def _checkpoint(make: Callable[[Path], object], root: Path, _: Path) -> None:
     make(path)
 
 
-def _sparse(path: Path, size: int = 1 << 30) -> None:
-    path.touch(0o600)
-    os.truncate(path, size)
-
-
 def _repeated(path: Path) -> None:
     keys = ",".join(f'"k{number}":0' for number in range(40_000))
     path.write_text(f'{{"Data":{{{keys},"k39999":0}},"Checksum":0}}')
-
-
-def _nested(path: Path) -> None:
-    path.write_text("[" * 1_000_000)
-
-
-def _digits(path: Path) -> None:
-    path.write_text('{"Data":{},"Checksum":' + "9" * 5_000_000 + "}")
-
-
-def _zero(path: Path) -> None:
-    path.symlink_to("/dev/zero")
 
 
 def _of(make: Callable[[Path], object]) -> Start:
     return Start(partial(_checkpoint, make), may_reject=True)
 
 
+def _text(content: str) -> Start:
+    return _of(partial(text, content))
+
+
 def _few(limits: str, cause: str) -> Start:
+    # How much a start needs depends on the Python and the libraries.
     return Start(rejection=cause, may_reject=True, limits=limits)
 
 
+_DIGITS = '{"Data":{},"Checksum":' + "9" * 5_000_000 + "}"
 _STARTS: Iterable[tuple[str, str, Start]] = (
     ("link-device-plugins", "device-plugins is a link", _link("device-plugins")),
     ("link-pod-resources", "pod-resources is a link", _link("pod-resources")),
     ("link-plugins-registry", "plugins_registry is a link", _link("plugins_registry")),
-    (
-        "link-root",
-        "the root is a link",
-        Start(_linked_root, _LINK, check=_unharmed, root="linked"),
-    ),
-    ("shared-directory", "device-plugins may be written by anybody", Start(_shared, _SHARED)),
-    ("link-itself", "a link to itself and a file in device-plugins", Start(_loop, check=_kept)),
-    (
-        "leftover-sockets",
-        "private sockets of kubelets that were killed",
-        Start(_leftovers, check=_cleared),
-    ),
+    ("link-root", "the root is a link", Start(_linked_root, _LINK, check=_unharmed, root="linked")),
+    ("shared-directory", "device-plugins is writable by all users", Start(_shared, _SHARED)),
+    ("link-itself", "a link to itself, and a file", Start(_loop, check=_not_deleted)),
+    ("leftover-sockets", "private sockets of killed kubelets", Start(_leftovers, check=_cleared)),
     ("umask-0", "the umask is 0", Start(check=_closed, limits="umask 0")),
-    ("checkpoint-sparse", "a checkpoint of 1 GB without data", _of(_sparse)),
+    ("checkpoint-sparse", "a sparse checkpoint of 1 GB", _of(sparse)),
     ("checkpoint-repeated-keys", "40,000 keys, the last one twice", _of(_repeated)),
-    ("checkpoint-nested", "a checkpoint of a million brackets", _of(_nested)),
-    ("checkpoint-digits", "a checksum of 5 million digits", _of(_digits)),
+    ("checkpoint-nested", "a checkpoint of a million brackets", _text("[" * 1_000_000)),
+    ("checkpoint-digits", "a checksum of 5 million digits", _text(_DIGITS)),
     ("checkpoint-fifo", "the checkpoint is a FIFO", _of(os.mkfifo)),
-    ("checkpoint-zero", "the checkpoint is a link to /dev/zero", _of(_zero)),
+    ("checkpoint-zero", "the checkpoint is a link to /dev/zero", _of(partial(link, "/dev/zero"))),
     ("descriptors-8", "ulimit -n 8", _few("ulimit -n 8", _FILES)),
     ("descriptors-12", "ulimit -n 12", _few("ulimit -n 12", _FILES)),
     ("descriptors-16", "ulimit -n 16", _few("ulimit -n 16", _FILES)),
     ("memory-200", "ulimit -v 200000", _few("ulimit -v 200000", "memory")),
     ("memory-120", "ulimit -v 120000", _few("ulimit -v 120000", "memory")),
 )  # fmt: skip
+
+for _name, _about, _start in _STARTS:
+    attack(_name, _about, _WHOLE)(partial(_run, _start))

@@ -1,8 +1,68 @@
-"""``python -m tools.damage``: damage files and check the results."""
+"""``python -m tools.damage``: damage files, check what devicemanager makes of them, and report."""
 
+from __future__ import annotations
+
+import json
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
 
-from tools.damage.command import main
+from tools.damage import checkpoints, snapshots
+from tools.damage.ways import damaged
+from tools.harness.command import Run, counts, parser
+
+VECTORS: Final = Path(__file__).parents[2] / "tests/checkpoint/data/checkpoint.jsonl"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Damage files, print errors, and return 0 if there are none, else 1."""
+    options = parser(
+        "damage",
+        "Damage checkpoints and snapshots, and check reports, repairs and error handling.",
+        seeds=(200, "number of seeds"),
+        first=(0, "first seed"),
+        vectors=(VECTORS, "files of kubelets: lines of JSON with a field `file`"),
+    ).parse_args(arguments)
+    files = read_files(options.vectors)
+    run, ways, failed = Run("damage"), Counter[str](), 0
+    for seed in range(options.first, options.first + options.seeds):
+        way, faults = play(files, seed)
+        ways[way] += 1
+        failed += bool(faults)
+        for fault in faults:
+            run.say(f"seed {seed} ({way}): {fault}")
+    run.problems += [f"{failed} failed"] if failed else []
+    return run.finish(f"{options.seeds} seeds on {len(files)} files ({counts(ways)})", "0 failed")
+
+
+def play(files: Sequence[bytes], seed: int) -> tuple[str, list[str]]:
+    """Damage the file that the seed selects. Return the way of damage, and all errors."""
+    # Everything follows from the seed, so that a failure can be repeated with --first.
+    original = Random(seed).choice(files)
+    way, data = damaged(original, seed)
+    return way, list(_faults(original, data, seed))
+
+
+def _faults(original: bytes, data: bytes, seed: int) -> Iterator[str]:
+    try:
+        yield from checkpoints.faults(original, data)
+        yield from checkpoints.command_faults(data)
+        yield from snapshots.report_faults(original, data)
+        yield from snapshots.archive_faults(original, seed)
+    except Exception as error:  # a crash is an error like any other, found before or after
+        yield f"raised {error!r}"
+
+
+def read_files(path: Path) -> list[bytes]:
+    """Return the files with pod entries from recorded vectors."""
+    vectors = map(json.loads, path.read_text().splitlines())
+    files = [vector["file"].encode() for vector in vectors]
+    # Without an entry there is nothing to lose, and most ways of damage change only brackets.
+    return [file for file in files if b"PodUID" in file]
+
 
 if __name__ == "__main__":
     sys.exit(main())

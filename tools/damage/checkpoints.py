@@ -14,8 +14,6 @@ from typing import Final
 import checkpoint
 from checkpoint import Checkpoint, CheckpointCorrupt, PodDevicesEntry
 
-__all__ = ["command_faults", "faults", "run"]
-
 _CHECKSUM: Final = re.compile(r"checksum is (\d+), but the data has (\d+)")
 _PLACE: Final = re.compile(r"not UTF-8 at byte (\d+) of (\d+)")
 _NAMED: Final = re.compile(r'pod ("(?:[^"\\]|\\.)*")')

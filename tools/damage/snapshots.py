@@ -24,8 +24,6 @@ from tools.damage.checkpoints import run
 from tools.damage.verification import false_findings, missed_problems
 from tools.damage.ways import damaged
 
-__all__ = ["archive_faults", "report_faults", "snapshot_of"]
-
 _ROOT = "/var/lib/kubelet"
 
 
@@ -46,6 +44,7 @@ def snapshot_of(original: bytes, data: bytes) -> Snapshot:
         ContainerDevices(name, tuple(ids or ()))
         for name, ids in (saved.registered_devices or {}).items()
     )
+    # Both sockets are served: nothing else may be wrong with the node.
     names = ("device-plugins/kubelet.sock", "pod-resources/kubelet.sock")
     return Snapshot(
         taken="2026-01-31T12:00:00Z",
@@ -73,6 +72,7 @@ def report_faults(original: bytes, data: bytes) -> Iterator[str]:
 
 def archive_faults(original: bytes, seed: int) -> Iterator[str]:
     """Yield each error of reading a damaged archive; it may be rejected with a one-line error."""
+    # Compression spreads damage: most damaged archives can only be rejected.
     _, data = damaged(archive(snapshot_of(original, original)), seed)
     try:
         found = findings(read_snapshot(data))

@@ -11,8 +11,6 @@ from devicemanager.snapshot.model import Listening, Snapshot
 from devicemanager.snapshot.rules import Finding, Kind
 from podresources import Allocatable
 
-__all__ = ["false_findings", "missed_problems"]
-
 _Key = tuple[str, str]
 
 
@@ -27,6 +25,7 @@ def false_findings(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[
 def missed_problems(snapshot: Snapshot, findings: Sequence[Finding]) -> Iterator[str]:
     """Yield each certain problem without a finding."""
     facts = _Facts(snapshot)
+    # Only problems that are certain: the rules may report others in doubt.
     found = {(each.kind, each.resource, *each.devices) for each in findings}
     for key, names in facts.allocated_to.items():
         if len(names) > 1 and (Kind.HELD_TWICE, *key) not in found:

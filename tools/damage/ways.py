@@ -6,20 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-__all__ = ["WAYS", "damaged"]
-
 _NOISE: Final = (
-    b'"',
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b"\\",
-    b"\0",
-    b"\xff",
-    b" ",
-    b"7",
+    *(b'"', b"{", b"}", b"[", b"]", b",", b"\\", b"\0", b"\xff", b" ", b"7"),
     b'{"PodUID":',
 )
 _SECTOR: Final = 64

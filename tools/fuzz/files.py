@@ -1,87 +1,27 @@
-"""Targets that read files: checkpoint, manifests, CDI, host descriptions."""
+"""Targets that read files, from checkpoints to snapshots and claims."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import shutil
-import tempfile
+import gzip
+import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tools.fuzz.guard import Run
-from tools.fuzz.model import Target
+from tools.fuzz.model import Run, one_line, rejecting, scratch, target
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.runtime.oci import HostNode
 
 _YAML: Final = ("- ", ": ", "&a ", "*a", "<<: ", "!!", "---\n", "{", "}", "[", "]", "null", "|\n")
-_LONGEST: Final = 4000
-"""Characters of a text for people."""
 
 
-def targets() -> list[Target]:
-    """By file."""
-    return [
-        Target(
-            "checkpoint",
-            "kubelet_internal_checkpoint, of any kubelet",
-            _checkpoint,
-            ("checkpoint", "devicemanager.kubelet.manager", "devicemanager.core"),
-            ('"Data"', '"PodDeviceEntries"', '"RegisteredDevices"', '"DeviceIDs"', '"AllocResp"'),
-        ),
-        Target(
-            "manifest",
-            "a pod's manifest, of a user",
-            _manifest,
-            ("devicemanager.objects.manifests",),
-            (*_YAML, "limits", "requests", "initContainers", "restartPolicy", "example.com/d"),
-        ),
-        Target(
-            "cdi",
-            "a CDI specification, of any program; and what OCI rendering makes of it",
-            _cdi,
-            ("devicemanager.kubelet.runtime", "devicemanager.core.api"),
-            (*_YAML, "cdiVersion", "containerEdits", "deviceNodes", "mounts", "hooks", "env"),
-        ),
-        Target(
-            "numa",
-            "a description of NUMA nodes, of a user; or sysfs",
-            _numa,
-            ("devicemanager.kubelet.host",),
-            (*_YAML, "nodes", "distances", "cpus", "memory", "MemTotal:", " kB", "0-3"),
-        ),
-        Target(
-            "control",
-            "the control file of a simulated plugin",
-            _control,
-            ("devicemanager.plugin.simulated",),
-            ("Healthy", "Unhealthy", "gone", "#"),
-        ),
-        Target(
-            "recording",
-            "what `devicemanager record` wrote, on any machine; and the answers it holds",
-            _recording,
-            ("devicemanager.plugin.recording",),
-            ('"rpc": "', '"stream": ', '"code": "', '"redacted": [', "Register", "ListAndWatch"),
-        ),
-    ]
-
-
-def scratch() -> Path:
-    """A directory of this process, gone at its end."""
-    directory = Path(tempfile.mkdtemp(prefix="fuzz-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
-
-
-def one_line(text: str) -> None:
-    """A text for people is one line of a length that one can read."""
-    assert "\n" not in text, f"more than one line: {text!r:.500}"
-    assert len(text) < _LONGEST, f"{len(text)} characters: {text!r:.500}"
-
-
+@target(
+    "checkpoint",
+    "kubelet_internal_checkpoint, from any kubelet",
+    "checkpoint devicemanager.kubelet.manager devicemanager.core",
+    words='"Data" "PodDeviceEntries" "RegisteredDevices" "DeviceIDs" "AllocResp"',
+)
 def _checkpoint() -> Run:
     import checkpoint
     from devicemanager import Settings
@@ -89,15 +29,16 @@ def _checkpoint() -> Run:
     from devicemanager.kubelet.manager.manager import DeviceManager
 
     def run(data: bytes) -> None:
-        found, mended = checkpoint.inspect(data), checkpoint.repair(data)
-        for line in (*found.problems, *found.lost, *mended.dropped):
+        found, repaired = checkpoint.inspect(data), checkpoint.repair(data)
+        for line in (*found.problems, *found.lost, *repaired.dropped):
             one_line(line)
-        assert checkpoint.loads(mended.data) == mended.checkpoint, "not what it says"
+        assert checkpoint.loads(repaired.data) == repaired.checkpoint, "repair differs"
+        # Almost no mutated input has a correct checksum, so it is not verified here.
         try:
             saved = checkpoint.loads(data, verify=False)
         except checkpoint.CheckpointError as error:
             return one_line(str(error))
-        assert checkpoint.loads(checkpoint.dumps(saved)) == saved, "read again, it differs"
+        assert checkpoint.loads(checkpoint.dumps(saved)) == saved, "different when read again"
         for finding in checkpoint.inconsistencies(saved):
             one_line(str(finding))
         manager = DeviceManager(Settings())
@@ -108,18 +49,28 @@ def _checkpoint() -> Run:
     return run
 
 
+@target(
+    "manifest",
+    "a pod manifest, from a user",
+    "devicemanager.objects.manifests",
+    words=(*_YAML, "limits", "requests", "initContainers", "restartPolicy", "example.com/d"),
+)
 def _manifest() -> Run:
     from devicemanager.objects.manifests import ManifestError, parse
 
     def run(data: bytes) -> None:
-        try:
+        with rejecting(ManifestError):
             parse(data.decode(errors="replace") + "\n")
-        except ManifestError as error:
-            one_line(str(error))
 
     return run
 
 
+@target(
+    "cdi",
+    "a CDI specification, from any program; and OCI rendering of it",
+    "devicemanager.kubelet.runtime devicemanager.core.api",
+    words=(*_YAML, "cdiVersion", "containerEdits", "deviceNodes", "mounts", "hooks", "env"),
+)
 def _cdi() -> Run:
     from devicemanager.core.runoptions import RunOptions
     from devicemanager.kubelet.runtime import cdi
@@ -131,6 +82,7 @@ def _cdi() -> Run:
         return {"": HostNode("c", 1, 3)}
 
     def run(data: bytes) -> None:
+        # The suffix selects the parser; only one file may exist, to measure one input.
         (directory / "bad.json").unlink(missing_ok=True)
         (directory / "bad.yaml").unlink(missing_ok=True)
         path = directory / ("bad.json" if data[:1] == b"{" else "bad.yaml")
@@ -138,14 +90,18 @@ def _cdi() -> Run:
         registry = cdi.load([directory])
         for text in registry.errors:
             one_line(text)
-        try:
+        with rejecting(OciError, cdi.CdiError):
             render(RunOptions(cdi_devices=tuple(registry.devices)[:50]), registry, nodes)
-        except (OciError, cdi.CdiError) as error:
-            one_line(str(error))
 
     return run
 
 
+@target(
+    "numa",
+    "a description of NUMA nodes, from a user; or sysfs",
+    "devicemanager.kubelet.host",
+    words=(*_YAML, "nodes", "distances", "cpus", "memory", "MemTotal:", " kB", "0-3"),
+)
 def _numa() -> Run:
     from devicemanager.core.errors import RequestError
     from devicemanager.kubelet.host.numa import NumaMachine, from_file, from_host
@@ -174,11 +130,18 @@ def _numa() -> Run:
     return run
 
 
+@target(
+    "control",
+    "the control file of a simulated plugin",
+    "devicemanager.plugin.simulated",
+    words="Healthy Unhealthy gone #",
+)
 def _control() -> Run:
     import logging
 
     from devicemanager.plugin.simulated.control import parse_control
 
+    # Each invalid line is a warning: millions of them would slow down the fuzzer.
     logging.getLogger("devicemanager").setLevel(logging.CRITICAL)
 
     def run(data: bytes) -> None:
@@ -188,6 +151,12 @@ def _control() -> Run:
     return run
 
 
+@target(
+    "recording",
+    "a recording of `devicemanager record`, from any machine; and its responses",
+    "devicemanager.plugin.recording",
+    words=('"rpc": "', '"stream": ', '"code": "', '"redacted": [', "Register", "ListAndWatch"),
+)
 def _recording() -> Run:
     from devicemanager.plugin.recording import Recording
     from devicemanager.plugin.recording.errors import RecordingError
@@ -207,5 +176,164 @@ def _recording() -> Run:
                 for call in registration.calls:
                     assert answers.take(call.rpc, call.request_bytes) is not None
                     one_line(str(answers.miss(call.rpc, b"")))
+
+    return run
+
+
+@target(
+    "snapshot-archive",
+    "a snapshot archive before compression, from any user",
+    "devicemanager.snapshot",
+    words='snapshot/ snapshot.json ustar numa.json "schema" "parts"',
+)
+def _archive() -> Run:
+    from devicemanager.snapshot import SnapshotError, read_snapshot
+
+    def run(data: bytes) -> None:
+        with rejecting(SnapshotError):
+            # Mutating compressed data would only test gzip.
+            read_snapshot(gzip.compress(data, 1))
+
+    return run
+
+
+@target(
+    "snapshot-part",
+    "a file in a snapshot: its name, a newline, its content",
+    "devicemanager.snapshot devicemanager.kubelet.host checkpoint",
+    words=(
+        "pod-resources.json\n",
+        "sockets.json\n",
+        "cpu_manager_state\n",
+        "memory_manager_state\n",
+        "kubelet_internal_checkpoint\n",
+        '"pod_resources"',
+        '"policyName"',
+        '"entries"',
+        '{"PodUID":',
+    ),
+)
+def _part() -> Run:
+    from devicemanager.snapshot import SnapshotError, archive, layout, read_snapshot, report
+    from devicemanager.snapshot.node import Node
+    from devicemanager.snapshot.packing import pack
+    from devicemanager.snapshot.rules import findings
+    from tools.damage.verification import false_findings
+
+    index = {"schema": layout.SCHEMA, "taken": "2026-01-31T12:00:00Z", "tool": "0"}
+    head = json.dumps(index | {"node": "n", "root": "/r"}).encode()
+    names = {name.encode(): name for name in layout.FILES[1:]}
+
+    def run(data: bytes) -> None:
+        name, _, content = data.partition(b"\n")
+        if name not in names:
+            return None
+        try:
+            snapshot = read_snapshot(pack({layout.INDEX: head, names[name]: content}, 0))
+        except SnapshotError as error:
+            return one_line(str(error))
+        node = Node(snapshot)
+        found = findings(node)
+        for line in report.lines(node, found):
+            one_line(line)
+        verifiable = [each for each in found if not _is_state(each.kind)]
+        assert not list(false_findings(snapshot, verifiable))
+        assert read_snapshot(archive(snapshot)) == snapshot, "different when read again"
+
+    return run
+
+
+def _is_state(kind: str) -> bool:
+    # Verification has no second implementation of the checks of state files.
+    return kind in ("cpu-state", "memory-state")
+
+
+@target(
+    "kubectl-pods",
+    "output of kubectl get pods -o json, from any cluster",
+    "devicemanager.snapshot",
+    words='"items" "metadata" "uid" "name" "annotations" kubernetes.io/config.hash',
+)
+def _kubectl() -> Run:
+    from devicemanager.snapshot import SnapshotError
+    from devicemanager.snapshot.names import from_kubectl
+
+    def run(data: bytes) -> None:
+        with rejecting(SnapshotError):
+            from_kubectl(data, "pods.json")
+
+    return run
+
+
+@target(
+    "claim-object",
+    "a pool, class or claim, from any user",
+    "devicemanager.claims devicemanager.objects.manifests",
+    words="DevicePool DeviceClass ResourceClaim spec devices attributes",
+)
+def _object() -> Run:
+    from devicemanager.claims.errors import InvalidObject
+    from devicemanager.claims.v1alpha1.reading import read_object
+    from devicemanager.objects.manifests import ManifestError
+    from devicemanager.objects.manifests.documents import load_documents
+
+    def run(data: bytes) -> None:
+        try:
+            documents = load_documents(data.decode(errors="replace"))
+        except ManifestError:
+            return  # the target `manifest` covers this
+        for document in documents[:5]:
+            try:
+                read_object(document)
+            except InvalidObject as error:
+                for line in error.lines:
+                    one_line(line)
+
+    return run
+
+
+@target(
+    "claim-constraint",
+    "a constraint of a class or claim, from any user",
+    "devicemanager.claims",
+    words="device driver == && || in has( .matches( quantity( semver( ?:",
+)
+def _constraint() -> Run:
+    from devicemanager.claims import cel
+    from devicemanager.claims.errors import CompileError, EvaluationError
+
+    def run(data: bytes) -> None:
+        with rejecting(CompileError, EvaluationError):
+            expression = cel.compile_v1alpha1(data.decode(errors="replace"))
+            if expression is not None:
+                expression.matches({})
+
+    return run
+
+
+@target(
+    "claim-state",
+    "device_claims_state, from any kubelet",
+    "devicemanager.claims",
+    words='"charges" "claims" "grants" "users" "prepared" "nanos" "shared"',
+)
+def _state() -> Run:
+    from devicemanager.claims.core.ledger import Ledger, LedgerError
+    from devicemanager.claims.state_file import (
+        StateCorrupt,
+        StateWriter,
+        parse_state,
+        with_checksum,
+    )
+
+    def run(data: bytes) -> None:
+        # With a correct checksum: no mutated input would pass that check.
+        try:
+            state = parse_state(with_checksum(data))
+            Ledger.restore(state.ledger())
+        except (StateCorrupt, LedgerError) as error:
+            one_line(str(error))
+        else:
+            assert parse_state(StateWriter().render(state)) == state
 
     return run

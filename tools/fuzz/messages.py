@@ -1,4 +1,4 @@
-"""Targets that read what came over a socket: plugins, PodResources clients and servers."""
+"""Targets that read messages: of plugins, PodResources clients and servers, control API clients."""
 
 from __future__ import annotations
 
@@ -6,56 +6,20 @@ import contextlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
-from tools.fuzz.files import one_line
-from tools.fuzz.guard import Run
-from tools.fuzz.model import Target
+from tools.fuzz.model import Run, one_line, target
 
 if TYPE_CHECKING:
     from devicemanager.kubelet.runtime.oci import HostNode
 
 
-def targets() -> list[Target]:
-    """By message."""
-    return [
-        Target(
-            "list",
-            "two ListAndWatchResponses, of a plugin",
-            _list,
-            ("devicemanager.kubelet.wire", "devicemanager.core"),
-            ("Healthy", "Unhealthy"),
-        ),
-        Target(
-            "allocate",
-            "a ContainerAllocateResponse, of a plugin; and what OCI rendering makes of it",
-            _allocate,
-            (
-                "devicemanager.kubelet.wire",
-                "devicemanager.core.runoptions",
-                "devicemanager.kubelet.runtime",
-            ),
-            ("/dev/null", "rwm", "vendor.com/class=name", "0000:3b:00.0"),
-        ),
-        Target(
-            "register",
-            "a RegisterRequest, of a plugin",
-            _register,
-            (
-                "devicemanager.kubelet.registration",
-                "devicemanager.core.api",
-                "devicemanager.core.messages",
-            ),
-            ("v1beta1", "example.com/d", "kubernetes.io/", "requests."),
-        ),
-        Target(
-            "podresources",
-            "requests of a PodResources client, and answers of a server",
-            _podresources,
-            ("podresources",),
-        ),
-    ]
-
-
+@target(
+    "list",
+    "two ListAndWatchResponses, from a plugin",
+    "devicemanager.kubelet.wire devicemanager.core",
+    words="Healthy Unhealthy",
+)
 def _list() -> Run:
     from devicemanager.core.inventory import EMPTY, device_list_from
     from devicemanager.kubelet.wire.errors import WireError
@@ -63,6 +27,7 @@ def _list() -> Run:
 
     def run(data: bytes) -> None:
         middle = data[0] * len(data) // 256 if data else 0
+        # The reader reuses parts of the previous list: that must not change the result.
         reader, known = ListReader(), EMPTY
         for part in (data[:middle], data[middle:], data[:middle]):
             try:
@@ -73,12 +38,18 @@ def _list() -> Run:
             alone = device_columns(part)
             for name in ("ids", "health", "numa"):
                 same = list(getattr(columns, name)) == list(getattr(alone, name))
-                assert same, f"{name} of a list are read otherwise after another list"
+                assert same, f"{name} depend on the previous list"
             known = device_list_from(columns, known)
 
     return run
 
 
+@target(
+    "allocate",
+    "a ContainerAllocateResponse, from a plugin; and OCI rendering of it",
+    "devicemanager.kubelet.wire devicemanager.core.runoptions devicemanager.kubelet.runtime",
+    words="/dev/null rwm vendor.com/class=name 0000:3b:00.0",
+)
 def _allocate() -> Run:
     from devicemanager.core.ids import ResourceName
     from devicemanager.core.runoptions import merge
@@ -95,7 +66,9 @@ def _allocate() -> Run:
             settings = settings_from_bytes(data)
         except WireError as error:
             return one_line(str(error))
-        assert settings_from_bytes(settings_to_bytes(settings)) == settings, "written, it differs"
+        assert settings_from_bytes(settings_to_bytes(settings)) == settings, (
+            "different when written"
+        )
         options = merge({ResourceName("a.b/c"): settings, ResourceName("a.b/d"): settings})
         try:
             fragment = render(options, cdi.Registry(), nodes)
@@ -106,6 +79,12 @@ def _allocate() -> Run:
     return run
 
 
+@target(
+    "register",
+    "a RegisterRequest, from a plugin",
+    "devicemanager.kubelet.registration devicemanager.core.api devicemanager.core.messages",
+    words="v1beta1 example.com/d kubernetes.io/ requests.",
+)
 def _register() -> Run:
     from google.protobuf.message import DecodeError
 
@@ -118,7 +97,7 @@ def _register() -> Run:
         try:
             request = dp.RegisterRequest.FromString(data)
         except DecodeError:
-            return  # gRPC answers that itself
+            return  # gRPC rejects that itself
         name, fault = request.resource_name, extended_resource_fault(request.resource_name)
         assert is_extended_resource_name(name) == (fault is None), (name, fault)
         if fault is None:
@@ -131,6 +110,9 @@ def _register() -> Run:
     return run
 
 
+@target(
+    "podresources", "requests of a PodResources client, and responses of a server", "podresources"
+)
 def _podresources() -> Run:
     from google.protobuf.message import DecodeError
 
@@ -141,6 +123,7 @@ def _podresources() -> Run:
     from podresources.source import MemorySource
     from podresources.values import Pod
 
+    # The server would log an unexpected error; here it is a finding.
     def failed(error: Exception) -> None:
         raise error
 
@@ -159,5 +142,80 @@ def _podresources() -> Run:
         ):
             with contextlib.suppress(DecodeError):
                 json.dumps(as_dict(read(data)))
+
+    return run
+
+
+class _Query:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def multi_items(self) -> list[tuple[str, str]]:
+        return parse_qsl(self._text, keep_blank_values=True)
+
+
+@target(
+    "control-api",
+    "a request to the control API, from any client",
+    "devicemanager.control devicemanager.faults",
+    words='"timeout" "spec" "kind" "options" since= follow=true & e9 []',
+)
+def _request() -> Run:
+    from devicemanager.control.errors import HttpError, problem_of
+    from devicemanager.control.nodes import operations as nodes
+    from devicemanager.control.operations import TABLE
+    from devicemanager.control.request import decode_body, decode_query
+    from devicemanager.control.shapes import SetFault
+    from devicemanager.faults import Fault, FaultError
+
+    def run(data: bytes) -> None:
+        # The first line is the name of the operation and the query, the rest is the body.
+        head, _, body = data.partition(b"\n")
+        name, _, query = head.decode("latin-1").partition("?")
+        for operation in (*TABLE, *nodes.TABLE):
+            # Without a name the body goes to every operation, so one input reaches all decoders.
+            if name not in ("", operation.name):
+                continue
+            try:
+                decode_query(operation, _Query(query))
+                asked = None if operation.body is None else decode_body(operation, body)
+                # The operation itself would parse the fault; it is not called here.
+                if isinstance(asked, SetFault):
+                    Fault.parse(asked.spec)
+                    Fault.of(asked.kind, **asked.options)
+            except (HttpError, FaultError) as error:
+                one_line(problem_of(error).detail)
+
+    return run
+
+
+@target(
+    "control-access",
+    "Host, Origin and Authorization of a request over TCP, from any client",
+    "devicemanager.control",
+    words=("127.0.0.1:8001", "[::1]:", "localhost:8001", "http://", "Bearer ", "token\n"),
+)
+def _access() -> Run:
+    from devicemanager.control.access import Access, TcpAddress
+    from devicemanager.control.errors import HttpError
+
+    accesses = [Access(TcpAddress(host, 8001), "token") for host in ("127.0.0.1", "::1", "0.0.0.0")]
+
+    def run(data: bytes) -> None:
+        host, _, rest = data.decode("latin-1").partition("\n")
+        origin, _, authorization = rest.partition("\n")
+        headers = {"host": host, "authorization": authorization}
+        if origin:
+            headers["origin"] = origin
+        for access in accesses:
+            try:
+                access.check_sender(headers)
+                access.check_token(headers)
+            except HttpError as error:
+                one_line(str(error))
+            else:
+                # Accepted: then it must have had the token.
+                assert authorization.lower().startswith("bearer")
+                assert authorization.split()[1:] == ["token"]
 
     return run

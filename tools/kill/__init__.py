@@ -1,5 +1,7 @@
-"""Kills a kubelet over and over under load, and looks at what each death left on disk.
+"""Kill a kubelet under load again and again, and check what each kill left on disk.
 
-``node`` is the process that dies; ``toll`` keeps what it answered and compares that with
-its checkpoint; ``__main__`` is the command.
+``node`` is the process that is killed: it reports each answer before it continues. ``claims``
+makes the claims of its pods and reads the state file of claims. ``__main__`` kills, and compares
+what was reported with the files. Then the next kubelet starts in the same directory: it must
+give every pod the same devices again.
 """

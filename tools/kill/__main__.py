@@ -1,52 +1,103 @@
-"""``python -m tools.kill --times 200``: SIGKILL a kubelet under load, at random moments.
+"""``python -m tools.kill``: SIGKILL a kubelet under load at random moments.
 
-After each kill the checkpoint must load, must hold every admission that was answered,
-with the same devices, and no device twice; then the kubelet starts on the same directory
-and every pod must have kept what it had. Ends with one line; exit 0 only if all held.
+After each kill, the checkpoint and the state of claims must load, must have the devices of each
+answered admission, and no device twice. The next kubelet starts in the same directory, and every
+pod must have the same devices as before.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
 import random
 import selectors
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import attrs
+
 import checkpoint
 from devicemanager.kubelet.directories import CLAIMS_STATE_NAME
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
-from tools.kill.node import RESOURCES
-from tools.kill.records import Broken, CrashRecord
+from tools.harness.command import Run, parser
+from tools.harness.model import Broken, Confirmed, devices, devices_on_disk
+from tools.harness.process import short_directory
+from tools.kill.claims import claims_on_disk
+from tools.kill.node import RESOURCES, Wants
 
 DEVICES = 64
 _AT_START = 0.15
-"""The share of kills that come while the kubelet starts."""
+"""Share of kills during the start of the kubelet."""
 _START_SECONDS = 0.8
-_MOST_ANSWERS, _BETWEEN_SECONDS = 20, 0.01
-"""The others come after so many answers at most, and a little later, between two of them: as
-many on a busy machine as on a quick one."""
-_PATIENCE = 60.0
+# The other kills come after a number of answers and a short pause: so they hit the same moments
+# on a busy machine as on an idle one.
+_MAX_ANSWERS, _MAX_PAUSE = 20, 0.01
+_TIMEOUT = 60.0
 
 
-class _Life:
-    """One kubelet process, from start to kill."""
+@attrs.define
+class CrashRecord(Confirmed):
+    """What the kubelet processes have reported, one after the other."""
+
+    answered: int = 0
+    readmitted: int = 0
+    is_ready: bool = False
+
+    def begin(self) -> dict[str, Wants]:
+        """Begin with a new process; return its pods, and the devices that each requests."""
+        # Both states are decided now: the next process knows exactly the allocated pods.
+        self.ending.clear()
+        self.ended.clear()
+        self.is_ready = False
+        return {
+            uid: dict(Counter(device.rpartition(" ")[0] for device in found))
+            for uid, found in self.allocated.items()
+        }
+
+    def take(self, line: bytes) -> None:
+        """Add a report of ``node``. Raises Broken if a pod has other devices than before."""
+        match json.loads(line):
+            case ["ready"]:
+                self.is_ready = True
+            case ["readmitted", uid, found]:
+                self.readmitted += 1
+                if (after := devices(found)) != (before := self.allocated[uid]):
+                    raise Broken(f"pod {uid} had {sorted(before)}, after restart {sorted(after)}")
+            case ["allocated", uid, found]:
+                self.answered += 1
+                self.add("allocated", uid, devices(found))
+            case [what, uid]:
+                self.add(what, uid)
+
+    def compare(self, path: Path, claims: Path) -> None:
+        """Raise Broken if the checkpoint or the state of claims contradicts the reports."""
+        try:
+            on_disk = devices_on_disk(checkpoint.load(path))
+        except checkpoint.CheckpointNotFound:
+            on_disk = {}  # correct if nothing was answered, which is checked below
+        except checkpoint.CheckpointError as error:
+            raise Broken(str(error)) from error
+        for uid, found in claims_on_disk(claims).items():
+            on_disk[uid] = on_disk.get(uid, frozenset()) | found
+        for problem in self.problems(on_disk):
+            raise Broken(problem)
+
+
+class _Kubelet:
+    """One kubelet process, from its start until it is killed."""
 
     def __init__(self, root: Path, name: str, seed: int, record: CrashRecord) -> None:
         self._record = record
         self._root = root
         self._log = (root / "node.log").open("w+")
         command = [sys.executable, "-m", "tools.kill.node"]
-        command += ["--root", str(root), "--life", name, "--seed", str(seed)]
+        command += ["--root", str(root), "--name", name, "--seed", str(seed)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
         )
@@ -58,33 +109,34 @@ class _Life:
             stdin.write(json.dumps(record.begin()).encode() + b"\n")
 
     def wait_until_ready(self) -> None:
-        """Take reports until it has started. Raises Broken."""
-        self.read(_PATIENCE, lambda: self._record.is_ready)
+        """Read reports until it has started. Raises Broken."""
+        self.read(_TIMEOUT, lambda: self._record.is_ready)
         if not self._record.is_ready:
             raise Broken("the kubelet was not ready in time")
-        self._check_clean()
+        self._check_temporary_files()
 
     def wait_for_answers(self, count: int) -> None:
-        """Take reports until so many more admissions were answered. Raises Broken."""
+        """Read reports until ``count`` more admissions were answered. Raises Broken."""
         wanted = self._record.answered + count
-        self.read(_PATIENCE, lambda: self._record.answered >= wanted)
+        self.read(_TIMEOUT, lambda: self._record.answered >= wanted)
         if self._record.answered < wanted:
             raise Broken(f"the kubelet did not answer {count} admissions in time")
 
     def read(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Take reports for so long, or until that is true. Raises Broken if the process ends
-        by itself."""
+        """Read reports until the condition or the timeout. Raises Broken if the process exits."""
         limit = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
+            # The process must never exit by itself, so the end of its output is an error.
             while not until() and (rest := limit - time.monotonic()) > 0:
                 if selector.select(rest) and not self._take():
-                    raise Broken(f"the kubelet ended by itself: {self._last_words()}")
+                    raise Broken(f"the kubelet exited: {self._last_line()}")
 
     def kill(self) -> None:
-        """SIGKILL, then take what it had still said."""
+        """Send SIGKILL, then read what was reported before."""
         self._process.kill()
         self._process.wait()
+        # The pipe outlives the process, so no answer is lost that it gave before the kill.
         while self._take():
             pass
 
@@ -102,87 +154,82 @@ class _Life:
             self._record.take(line)
         return data
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         self._log.seek(0)
-        return (self._log.read().strip().splitlines() or ["no word"])[-1]
+        return (self._log.read().strip().splitlines() or ["no message"])[-1]
 
-    def _check_clean(self) -> None:
-        """A start removes the half-written files of those who were killed before."""
+    def _check_temporary_files(self) -> None:
+        """Raise Broken unless the start has removed half-written files of killed processes."""
+        # The running process writes temporary files at this moment.
         mine = f".tmp-{self._process.pid}-"
         files = [*self._root.iterdir(), *(self._root / "device-plugins").iterdir()]
         left = [path.name for path in files if ".tmp-" in path.name and mine not in path.name]
         if left:
-            raise Broken(f"a start left {left[0]} lying about")
+            raise Broken(f"the start did not remove {left[0]}")
 
 
 def run(times: int, seed: int) -> CrashRecord:
-    """Kill ``times`` kubelets. Raises Broken at the first that did not keep its word."""
-    choice = random.Random(seed)
-    root = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
-    record = CrashRecord()
-    try:
-        with ExitStack() as plugins:
-            (root / "device-plugins").mkdir()
-            for resource in RESOURCES:
-                plugins.enter_context(_plugin(resource, root / "device-plugins"))
-            for number in range(times):
-                _one(root, number, seed, choice, record)
-    finally:
-        shutil.rmtree(root)
+    """Kill ``times`` kubelets. Raises Broken at the first broken promise."""
+    choice, record = random.Random(seed), CrashRecord()
+    with short_directory() as root, ExitStack() as plugins:
+        (root / "device-plugins").mkdir()
+        # The plugins are in this process: they survive each kill, and must register again.
+        for resource in RESOURCES:
+            settings = SimulationSettings(
+                resource_name=resource,
+                plugin_name=resource.partition("/")[2],
+                number_devices=DEVICES,
+                node_name="node",
+            )
+            plugins.enter_context(SimulatedPlugin(settings, root / "device-plugins"))
+        for number in range(times):
+            _kill_one(root, number, seed, choice, record)
     return record
 
 
-def _plugin(resource: str, directory: Path) -> SimulatedPlugin:
-    settings = SimulationSettings(
-        resource_name=resource,
-        plugin_name=resource.partition("/")[2],
-        number_devices=DEVICES,
-        node_name="node",
-    )
-    return SimulatedPlugin(settings, directory)
-
-
-def _one(root: Path, number: int, seed: int, choice: random.Random, record: CrashRecord) -> None:
-    life = _Life(root, str(number), seed, record)
+def _kill_one(
+    root: Path, number: int, seed: int, choice: random.Random, record: CrashRecord
+) -> None:
+    kubelet = _Kubelet(root, str(number), seed, record)
     try:
+        # Starts are killed, too: a start restores and rewrites files.
         if choice.random() < _AT_START:
-            life.read(choice.uniform(0, _START_SECONDS))
+            kubelet.read(choice.uniform(0, _START_SECONDS))
         else:
-            life.wait_until_ready()
-            life.wait_for_answers(choice.randint(0, _MOST_ANSWERS))
-            life.read(choice.uniform(0, _BETWEEN_SECONDS))
-        life.kill()
+            kubelet.wait_until_ready()
+            kubelet.wait_for_answers(choice.randint(0, _MAX_ANSWERS))
+            kubelet.read(choice.uniform(0, _MAX_PAUSE))
+        kubelet.kill()
     except Broken as broken:
-        raise Broken(f"life {number}: {broken}") from broken
+        raise Broken(f"kubelet {number}: {broken}") from broken
     finally:
-        life.close()
+        kubelet.close()
+    path = root / "device-plugins" / checkpoint.CHECKPOINT_NAME
     try:
-        record.compare(
-            root / "device-plugins" / checkpoint.CHECKPOINT_NAME, root / CLAIMS_STATE_NAME
-        )
+        record.compare(path, root / CLAIMS_STATE_NAME)
     except Broken as broken:
         raise Broken(f"after kill {number + 1}: {broken}") from broken
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tools.kill", description=__doc__)
-    parser.add_argument("--times", type=int, default=200, help="how many kills (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of all random choices (%(default)s)")
-    args = parser.parse_args(argv)
-    # The plugins log that their kubelet died.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Kill and print; return 0 if every promise was kept, else 1."""
+    options = parser(
+        "kill",
+        "SIGKILL a kubelet under load, and check the files and the next start.",
+        times=(200, "number of kills"),
+        seed=(1, "seed for random choices"),
+    ).parse_args(arguments)
+    # The plugins log each disconnect of their kubelet.
     logging.getLogger("devicemanager").addHandler(logging.NullHandler())
-    begin = time.monotonic()
-    try:
-        record = run(args.times, args.seed)
-    except Broken as broken:
-        print(f"broken, seed {args.seed}: {broken}")
-        return 1
-    print(
-        f"{args.times} kills in {time.monotonic() - begin:.0f} s, seed {args.seed}: "
-        f"{record.answered} admissions answered, none lost; {record.kept} pods kept their devices "
-        "over a restart; every file loaded; no device had two holders"
+    verdict, record = Run("kill", options.seed), CrashRecord()
+    with verdict.recording_problems():
+        record = run(options.times, options.seed)
+    return verdict.finish(
+        f"{options.times} kills, {record.answered} admissions answered, {record.readmitted} "
+        "pods admitted again",
+        "every file loaded, no admission lost, no device allocated twice, same devices after "
+        "each restart",
     )
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The claims of the pods in a kill run: what they ask for, and what the state file says."""
+"""Claims of the pods that a killed kubelet runs: their objects, and the state file of claims."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from devicemanager.claims.core.model import AccessMode
 from devicemanager.claims.state_file import ClaimsState, StateCorrupt, parse_state
 from devicemanager.claims.v1alpha1.objects import API_VERSION
 from devicemanager.core.quantity import parse_quantity
+from tools.harness.model import Broken, Devices, devices
 
 PREFIX = "claim:"
-"""What a pod wants of a claim stands among its devices, under this and the claim's name."""
+"""Devices of a claim are listed like those of a resource; this and the claim's name is its name."""
 COMMON = f"{PREFIX}common"
-"""The claim that many pods share."""
+"""A claim that many pods share."""
 DRIVER, POOL = "claims.example.com", "cards"
 _WHOLE, _SHARED, _MEMORY = 24, 4, 64
 
 
-class BrokenState(Exception):
-    """The state file is not as it must be. The text is one line."""
-
-
 def objects() -> list[dict[str, Any]]:
-    """A pool with devices for one claim each and devices for many, and their classes."""
+    """Return a pool with exclusive and shared devices, and their classes."""
     whole = [{"name": f"whole-{number:02d}", **_attribute(0)} for number in range(_WHOLE)]
     memory = {"name": "memory", "capacity": f"{_MEMORY}Gi", "blockSize": "1Gi"}
     shared = [
@@ -47,10 +44,10 @@ def _class(name: str) -> dict[str, Any]:
 
 
 def claim(want: str, count: int) -> dict[str, Any]:
-    """The claim of a want: ``claim:w-...`` for whole devices, ``claim:m-...`` for a share."""
+    """Return a claim: ``claim:w-...`` for exclusive devices, ``claim:m-...`` for shared memory."""
     name = want.removeprefix(PREFIX)
     if name.startswith("m-"):
-        # From its name, so that it is the same in the next life.
+        # Derived from the name, so that the next kubelet gets the same claim.
         memory = 1 + sum(name.encode()) % 24
         detail = {"deviceClass": "shared", "requests": {"memory": f"{memory}Gi"}}
     else:
@@ -62,26 +59,27 @@ def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def held_on_disk(path: Path) -> dict[str, dict[str, list[str]]]:
-    """By pod and want, the devices that the state file gives it. Raises BrokenState unless the
-    file loads, no device has two holders and no share is too large."""
+def claims_on_disk(path: Path) -> dict[str, Devices]:
+    """Return the devices of each pod's claims. Raises Broken unless the file loads, no exclusive
+    device is allocated twice, and no shared one has given more memory than it has."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return {}
     try:
         state = parse_state(data)
+        # The ledger rejects a state in which an exclusive device has two claims.
         Ledger.restore(state.ledger())
     except (StateCorrupt, LedgerError) as error:
-        raise BrokenState(f"{path.name}: {error}") from error
+        raise Broken(f"{path.name}: {error}") from error
     _check_shares(state)
-    held: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, Devices] = {}
     for record in state.records:
-        want = f"{PREFIX}{record.claim.metadata.name}"
-        devices = sorted(grant.device.name for grant in record.allocation.grants)
+        name = f"{PREFIX}{record.claim.metadata.name}"
+        granted = devices({name: [grant.device.name for grant in record.allocation.grants]})
         for uid in record.users:
-            held.setdefault(uid, {})[want] = devices
-    return held
+            found[uid] = found.get(uid, frozenset()) | granted
+    return found
 
 
 def _check_shares(state: ClaimsState) -> None:
@@ -93,4 +91,4 @@ def _check_shares(state: ClaimsState) -> None:
     most = parse_quantity(f"{_MEMORY}Gi")
     for name, amount in given.items():
         if amount > most:
-            raise BrokenState(f"{name} has given more memory than it has")
+            raise Broken(f"{name} has given more memory than it has")

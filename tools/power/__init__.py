@@ -1,6 +1,6 @@
 """Simulate a power failure after every file operation on the checkpoint's directory.
 
-The file operations of a kubelet under load are recorded (``recording``, ``load``). Each prefix
-of them is replayed on a model of a disk that loses unflushed data (``disk``). The remaining
-files are compared with the promises of the durability level (``promises``).
+``__main__`` puts a kubelet under load; ``recording`` records its file operations. Each prefix of
+them is replayed on ``disk``, a model of a disk that loses unflushed data. What remains is
+compared with the promises of the durability level.
 """

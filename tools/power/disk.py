@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 import attrs
 
+from tools.harness.model import Devices
+
 Files: TypeAlias = dict[str, bytes]
 """Contents of the files in the directory, by name."""
 
@@ -73,7 +75,7 @@ class Mark:
 
     what: str
     uid: str
-    devices: tuple[str, ...] = ()
+    devices: Devices = frozenset()
 
 
 Named: TypeAlias = Create | Rename | Remove
@@ -102,6 +104,7 @@ class Disk:
     def do(self, operation: Operation) -> None:
         """Apply an operation."""
         match operation:
+            # Names and data are lost independently: a name can be on disk without its data.
             case Create(_, file):
                 self._flushed[file] = self._written[file] = b""
                 self._pending.append(operation)
@@ -124,6 +127,7 @@ class Disk:
         """Iterate over the states that a power failure can leave, with possible repetitions."""
         for count in range(len(self._pending) + 1):
             names = self._after(self._pending[:count])
+            # A half stands for all partial writes: they are all damaged, and all must be noticed.
             for share in (0.0, 0.5, 1.0):
                 yield {name: self._left(file, share) for name, file in names.items()}
 

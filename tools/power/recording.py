@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tools.harness.model import Devices
 from tools.power.disk import (
     Create,
     Flush,
@@ -46,10 +47,10 @@ class Recording:
         self._directories: set[int] = set()
         self._real = {name: getattr(os, name) for name in _RECORDED}
 
-    def mark(self, what: str, uid: str, devices: Sequence[str] = ()) -> None:
+    def mark(self, what: str, uid: str, devices: Devices = frozenset()) -> None:
         """Record that the kubelet has confirmed something."""
         with self._lock:
-            self.operations.append(Mark(what, uid, tuple(devices)))
+            self.operations.append(Mark(what, uid, devices))
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a function of ``os``, and record it if it succeeded."""
@@ -122,16 +123,8 @@ def _is_file(path: Path) -> bool:
 
 
 _RECORDED = (
-    "open",
-    "close",
-    "write",
-    "writev",
-    "fsync",
-    "fdatasync",
-    "rename",
-    "replace",
-    "unlink",
-    "remove",
+    *("open", "close", "write", "writev", "fsync", "fdatasync"),
+    *("rename", "replace", "unlink", "remove"),
 )
 
 

@@ -1,4 +1,7 @@
-"""A soak: pods and plugins come and go for long, and nothing may pile up.
+"""Admit and terminate pods for an hour while their plugin restarts, and check for growth.
 
-What grows, or what ``self_check`` finds, fails; a time never does.
+``churn`` does the work, lap by lap. After each lap, when no pods are left, the kubelet and its
+checkpoint must be empty and agree, and the process is measured. ``__main__`` compares the first
+laps with the last ones: memory, objects, descriptors and threads must not grow. Times are
+printed, but they depend on the machine and never fail the run.
 """

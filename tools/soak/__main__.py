@@ -1,8 +1,67 @@
-"""``python -m tools.soak``: churn, print a line per lap, and give the verdict."""
+"""``python -m tools.soak``: print one line per lap, and the verdict."""
+
+from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Final
 
-from tools.soak.command import main
+from devicemanager.observe.terminal.progress import Work
+from tools.harness.command import Run, parser
+from tools.harness.usage import growth
+from tools.soak.churn import Amount, Lap, Soak
+
+HEAD: Final = (
+    "lap  admitted  rejected  restarts      s    p50  x baseline   RSS MB  objects  descriptors  "
+    "threads"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and print; return 0 if nothing has grown and every check agreed, else 1."""
+    options = parser(
+        "soak",
+        "Admit and terminate pods for long, and check that nothing accumulates.",
+        admissions=(100_000, "number of admissions"),
+        restarts=(1000, "number of restarts of the plugin"),
+        minutes=(60.0, "end after this time, even if not done"),
+        laps=(10, "number of laps, with a check after each"),
+    ).parse_args(arguments)
+    amount = Amount(options.admissions, options.restarts, options.minutes, options.laps)
+    run, laps = Run("soak"), list[Lap]()
+    run.say(HEAD)
+    with run.recording_problems():
+        with Work("soak", amount.admissions) as work, Soak(work.advance) as soak:
+            for lap in soak.laps(amount):
+                laps.append(lap)
+                run.say(line(lap))
+        run.problems += growth([lap.reading for lap in laps])
+    return run.finish(summary(laps), "memory, objects, descriptors and threads flat")
+
+
+def line(lap: Lap) -> str:
+    """Return a row of the table under ``HEAD``."""
+    reading = lap.reading
+    return (
+        f"{lap.number:3}  {lap.admitted:8}  {lap.rejected:8}  {lap.restarted:8}  "
+        f"{lap.seconds:5.0f}  {lap.p50:5.2f}  {lap.ratio:10.2f}  {reading.memory:7.1f}  "
+        f"{reading.objects:7}  {reading.descriptors:11}  {reading.threads:7}"
+    )
+
+
+def summary(laps: Sequence[Lap]) -> str:
+    """Return the numbers of the whole run."""
+    admitted, restarted = sum(lap.admitted for lap in laps), sum(lap.restarted for lap in laps)
+    done = f"{admitted} admissions and releases, {restarted} plugin restarts"
+    if not laps:
+        return f"{done}, nothing was measured"
+    # Relative to the baseline, because the disk of a shared machine gets slower and faster.
+    first, last = laps[0], laps[-1]
+    return (
+        f"{done}, p50 at the end {last.p50 / first.p50:.2f} x that at the start "
+        f"(relative to the baseline {last.ratio / first.ratio:.2f} x)"
+    )
+
 
 if __name__ == "__main__":
     sys.exit(main())

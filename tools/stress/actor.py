@@ -1,4 +1,10 @@
-"""One thread of the stress: what it does, and what it holds the kubelet to."""
+"""One thread of the stress test, and the node that all threads share.
+
+An actor's pods belong to it alone: no other actor terminates them. So every answer about them
+must agree with what the kubelet has confirmed to this actor. Calls can fail while the plugin or
+the kubelet restarts. Such a failure counts only if no restart overlapped the call, and the
+kubelet must have undone the call; the check after the lap shows that.
+"""
 
 from __future__ import annotations
 
@@ -7,145 +13,211 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Final
 
-from devicemanager.core.errors import AllocationError, InternalError, RequestError
+import attrs
+
+from devicemanager.core.errors import AllocationError, RequestError
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod, RestartPolicy
 from podresources.client import PodResourcesClient
 from podresources.errors import PodResourcesError
-from tools.bench.clock import now
-from tools.bench.plugin import RESOURCE
-from tools.stress.node import Node
+from tools.harness.model import Broken, Devices, devices
+from tools.harness.node import Node, listed
+from tools.harness.plugin import RESOURCE
 
-Devices = frozenset[str]
+MAX_PODS: Final = 12
+"""Pods of one actor at a time."""
+MAX_DEVICES: Final = 4
+"""Devices of one pod."""
 
 _CONTAINER: Final = "main"
-_FULL: Final = "requested number of devices unavailable"
+_UNAVAILABLE: Final = "requested number of devices unavailable"
 _PAUSE: Final = 0.01
+_BETWEEN_RESTARTS: Final = 0.25
+"""Seconds between two restarts: otherwise no call would ever complete without one."""
+
+
+@attrs.define
+class Restarts:
+    """Restarts of the plugin or the kubelet, counted at their beginning and at their end."""
+
+    count: int = 0
+
+    @property
+    def in_progress(self) -> bool:
+        """True if a restart is in progress."""
+        return self.count % 2 == 1
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count += 1
+
+
+class StressNode(Node):
+    """A node whose kubelet and plugin any thread can restart."""
+
+    def __init__(self, number_devices: int) -> None:
+        super().__init__(number_devices)
+        self.of_kubelet, self.of_plugin = Restarts(), Restarts()
+        # Held during a restart: otherwise the plugin could register while the kubelet is down.
+        self._restart = threading.Lock()
+        self._next = 0.0
+
+    def restart_plugin(self) -> bool:
+        """Restart the plugin and wait for its devices. False: too early, nothing was done."""
+        with self._restarting() as may:
+            if may:
+                with self.of_plugin.one():
+                    self.start_plugin()
+        return may
+
+    def restart_kubelet(self) -> bool:
+        """Restart the kubelet, then the plugin. False: too early, nothing was done."""
+        with self._restarting() as may:
+            if may:
+                # For the actors this is also a restart of the plugin: its devices are away.
+                with self.of_plugin.one(), self.of_kubelet.one():
+                    self.kubelet.restart()
+                    self.start_plugin()
+        return may
+
+    @contextmanager
+    def _restarting(self) -> Iterator[bool]:
+        if not self._restart.acquire(blocking=False):
+            yield False
+            return
+        try:
+            may = monotonic() >= self._next
+            yield may
+            if may:
+                self._next = monotonic() + _BETWEEN_RESTARTS
+        finally:
+            self._restart.release()
 
 
 class Actor:
-    """Chooses at random what to do next. Its pods are its own: nobody else ends them, so
-    what it was told of them has to stay true."""
+    """Does random actions, and checks the answers."""
 
-    def __init__(
-        self, node: Node, numbers: Iterator[int], choice: random.Random, pods: int, most: int
-    ) -> None:
-        """At most ``pods`` pods at a time, each with at most ``most`` devices."""
-        self.held: dict[str, Devices] = {}
-        """Its pods by UID, which is their name, too, and the devices of each."""
+    def __init__(self, node: StressNode, numbers: Iterator[int], seed: float) -> None:
+        """``numbers`` is shared with the other actors, so that names of pods are unique."""
+        self.allocated: dict[str, Devices] = {}
+        """Devices of its pods by UID. The UID is also the name of the pod."""
         self._node = node
         self._numbers = numbers
-        self._choice = choice
-        self._pods = pods
-        self._most = most
+        self._choice = random.Random(seed)
         self._done = Counter[str]()
         self._given_up = threading.Event()
-        works: dict[Callable[[], object], int] = {
+        actions: dict[Callable[[], object], int] = {
             self._admit: 100,
             self._terminate: 50,
             self._finish: 25,
             self._restart_container: 25,
-            self._look: 25,
-            self._count: 20,
+            self._read_devices: 25,
+            self._read_counts: 20,
             self._list: 20,
             self._restart_plugin: 2,
             self._restart_kubelet: 1,
         }
-        self._works, self._weights = list(works), list(works.values())
+        self._actions, self._weights = list(actions), list(actions.values())
 
     def work(self, end: float) -> None:
-        """Do something again and again until ``end``. Raises InternalError for what is not as
-        it was told."""
+        """Do actions until ``end``. Raises Broken for an answer that contradicts an earlier one."""
         with PodResourcesClient(self._node.kubelet.pod_resources_socket) as self._client:
-            while now() < end and not self._given_up.is_set():
-                (work,) = self._choice.choices(self._works, self._weights)
-                with self._undisturbed():
-                    work()
+            while monotonic() < end and not self._given_up.is_set():
+                (action,) = self._choice.choices(self._actions, self._weights)
+                with self._ignoring_restarts():
+                    action()
 
     def give_up(self) -> None:
-        """End soon; may be called from any thread."""
+        """End soon. Thread-safe."""
         self._given_up.set()
 
-    def told(self) -> Counter[str]:
-        """What it did since it was last asked."""
+    def take_counts(self) -> Counter[str]:
+        """Return and reset the counts of its actions."""
         done, self._done = self._done, Counter[str]()
         return done
 
     def end_all(self) -> None:
-        """Terminate all pods of its own."""
-        for uid in list(self.held):
+        """Terminate all its pods."""
+        for uid in list(self.allocated):
             self._end(uid)
 
     # -- pods ------------------------------------------------------------------------
 
     def _admit(self) -> None:
-        if len(self.held) == self._pods:
+        if len(self.allocated) == MAX_PODS:
             return
-        uid, count = f"pod-{next(self._numbers)}", self._choice.randint(1, self._most)
+        # Read before the call: a restart during the call changes it.
+        uid, count = f"pod-{next(self._numbers)}", self._choice.randint(1, MAX_DEVICES)
         plugin = self._node.of_plugin.count
         try:
             admission = self._node.kubelet.admit(_pod(uid, count))
         except BaseException:
+            # The call may have failed after the pod was admitted.
             self._end(uid)
             raise
         outcome = admission.containers.get(_CONTAINER)
         if outcome is not None and not outcome.error:
-            self.held[uid] = _all(outcome.devices)
+            self.allocated[uid] = devices(outcome.devices)
             self._done["admitted"] += 1
-            if len(self.held[uid]) != count:
-                raise InternalError(f"{uid} has {self.held[uid]}, not {count} devices")
+            if len(self.allocated[uid]) != count:
+                raise Broken(f"{uid} has {self.allocated[uid]}, not {count} devices")
             return
         self._end(uid)
         if outcome is not None:
             raise AllocationError(outcome.error)
         self._done["rejected"] += 1
-        if _FULL not in admission.message.lower() and self._plugin_was_there(plugin):
-            raise InternalError(f"{uid} was rejected: {admission.message}")
+        if _UNAVAILABLE not in admission.message.lower() and self._plugin_was_registered(plugin):
+            raise Broken(f"{uid} was rejected: {admission.message}")
 
     def _terminate(self) -> None:
-        if self.held:
-            self._end(self._one())
+        if self.allocated:
+            self._end(self._any_pod())
             self._done["terminated"] += 1
 
     def _finish(self) -> None:
-        if self.held:
-            uid = self._one()
+        if self.allocated:
+            uid = self._any_pod()
             self._node.kubelet.finish(uid)
             self._end(uid)
             self._done["finished"] += 1
 
     def _restart_container(self) -> None:
-        if self.held:
-            self._node.kubelet.restart_container(self._one(), _CONTAINER)
+        if self.allocated:
+            self._node.kubelet.restart_container(self._any_pod(), _CONTAINER)
             self._done["containers restarted"] += 1
 
     def _end(self, uid: str) -> None:
-        """The pod is gone when this returns, whether or not it was there."""
-        self.held.pop(uid, None)
+        """Terminate a pod until it is gone; it may not exist at all."""
+        self.allocated.pop(uid, None)
         kubelet = self._node.kubelet
+        # A restarted kubelet has the pods of before, so a termination that it cut off is retried.
         while uid in kubelet.pods():
             try:
                 kubelet.terminate(uid)
             except RequestError:
-                if not self._node.of_kubelet.is_on:
+                if not self._node.of_kubelet.in_progress:
                     raise
                 self._given_up.wait(_PAUSE)
 
-    def _one(self) -> str:
-        return self._choice.choice(list(self.held))
+    def _any_pod(self) -> str:
+        return self._choice.choice(list(self.allocated))
 
     # -- reading ---------------------------------------------------------------------
 
-    def _look(self) -> None:
-        for uid in self.held:
-            self._compare(
-                "the kubelet", uid, _all(self._node.kubelet.devices(uid).get(_CONTAINER, {}))
-            )
-        self._done["looked"] += 1
+    def _read_devices(self) -> None:
+        for uid in self.allocated:
+            found = self._node.kubelet.devices(uid).get(_CONTAINER, {})
+            self._compare("the kubelet", uid, devices(found))
+        self._done["devices read"] += 1
 
-    def _count(self) -> None:
+    def _read_counts(self) -> None:
         kubelet, plugin = self._node.kubelet, self._node.of_plugin.count
         status = kubelet.node_status()
         counts = {
@@ -153,30 +225,30 @@ class Actor:
             "allocatable": kubelet.allocatable().get(RESOURCE),
             "the status": status.capacity.get(RESOURCE),
         }
-        self._done["counted"] += 1
-        if self._plugin_was_there(plugin):
-            wrong = {what: count for what, count in counts.items() if count != self._node.devices}
+        self._done["counts read"] += 1
+        # Otherwise the numbers may be of before, of after, or 0.
+        if self._plugin_was_registered(plugin):
+            expected = self._node.number_devices
+            wrong = {what: count for what, count in counts.items() if count != expected}
             if wrong:
-                raise InternalError(f"there are {self._node.devices} devices, not {wrong}")
+                raise Broken(f"there are {expected} devices, not {wrong}")
 
     def _list(self) -> None:
-        listed = {pod.name: pod for pod in self._client.list()}
-        for uid in self.held:
-            containers = listed[uid].containers if uid in listed else ()
-            ids = frozenset(id_ for c in containers for d in c.devices for id_ in d.device_ids)
-            self._compare("PodResources", uid, ids)
+        pods = {pod.name: listed(pod) for pod in self._client.list()}
+        for uid in self.allocated:
+            self._compare("PodResources", uid, pods.get(uid, frozenset()))
         self._done["listed"] += 1
 
-    def _compare(self, who: str, uid: str, devices: Devices) -> None:
-        if devices != self.held[uid]:
-            told = sorted(self.held[uid])
-            raise InternalError(f"{who} says {uid} has {sorted(devices)}, it was given {told}")
+    def _compare(self, source: str, uid: str, found: Devices) -> None:
+        if found != self.allocated[uid]:
+            expected = sorted(self.allocated[uid])
+            raise Broken(f"{source} returned {sorted(found)} for {uid}, allocated {expected}")
 
-    def _plugin_was_there(self, since: int) -> bool:
-        """Whether it has been all the time since there had been so many upheavals of it."""
+    def _plugin_was_registered(self, since: int) -> bool:
+        """True if the plugin was registered without interruption since this count."""
         return since % 2 == 0 and since == self._node.of_plugin.count
 
-    # -- upheavals -------------------------------------------------------------------
+    # -- restarts --------------------------------------------------------------------
 
     def _restart_plugin(self) -> None:
         self._done["plugin restarts"] += self._node.restart_plugin()
@@ -185,17 +257,16 @@ class Actor:
         self._done["kubelet restarts"] += self._node.restart_kubelet()
 
     @contextmanager
-    def _undisturbed(self) -> Iterator[None]:
-        """What fails while something restarts is no fault; it was to be undone by then."""
+    def _ignoring_restarts(self) -> Iterator[None]:
         kubelet, plugin = self._node.of_kubelet, self._node.of_plugin
         before = kubelet.count, plugin.count
-        was_on = kubelet.is_on or plugin.is_on
+        in_progress = kubelet.in_progress or plugin.in_progress
         try:
             yield
         except (RequestError, AllocationError, PodResourcesError):
-            if not was_on and before == (kubelet.count, plugin.count):
+            if not in_progress and before == (kubelet.count, plugin.count):
                 raise
-            self._done["disturbed"] += 1
+            self._done["interrupted"] += 1
             self._given_up.wait(_PAUSE)
 
 
@@ -203,7 +274,3 @@ def _pod(uid: str, count: int) -> Pod:
     limits = {ResourceName(RESOURCE): count}
     container = Container(ContainerName(_CONTAINER), limits, requests=limits)
     return Pod(PodUid(uid), uid, "stress", (container,), restart_policy=RestartPolicy.NEVER)
-
-
-def _all(devices: dict[str, list[str]]) -> Devices:
-    return frozenset(id_ for ids in devices.values() for id_ in ids)

@@ -1,4 +1,4 @@
-"""Metrics as text, in the form and with the names that the kubelet has."""
+"""Render metrics as Prometheus text with the kubelet's names."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
 def text_of(collector: Collector) -> bytes:
-    """The metrics of a registry, without families that have no value.
+    """Render the metrics of a collector, without families that have no value.
 
-    The library ends the name of every counter in ``_total`` where it tells the type; the
-    kubelet has counters that are called otherwise.
+    ``prometheus_client`` adds ``_total`` to the name of each counter in its HELP and TYPE
+    lines. Some of the kubelet's counters have no such suffix, so it is removed again.
     """
+    # The kubelet does not show a vector before its first value; the library would.
     families = [family for family in collector.collect() if family.samples]
     text = b"\n" + generate_latest(_Collected(families))
     for family in families:
         if family.type == "counter" and family.samples[0].name == family.name:
             name = family.name.encode()
             for word in (b"HELP", b"TYPE"):
-                # With the line's beginning: no value of a label can look like that.
-                told = b"\n# " + word + b" " + name
-                text = text.replace(told + b"_total ", told + b" ", 1)
+                # Including the line break: a label value cannot contain one unescaped.
+                head = b"\n# " + word + b" " + name
+                text = text.replace(head + b"_total ", head + b" ", 1)
     return text[1:]
 
 

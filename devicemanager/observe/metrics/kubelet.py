@@ -1,4 +1,4 @@
-"""The metrics of one mock kubelet."""
+"""Metrics of one mock kubelet."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["KubeletMetrics", "node_text", "resource_text"]
 
 
 class KubeletMetrics(Collector):
-    """Counts what happens to a kubelet from now until ``close``; a collector, in a registry of
-    its own (``registry``).
+    """Collector of a kubelet's metrics from creation until ``close``. Thread-safe.
 
-    ``wake`` has to let ``catch_up`` be called soon, on a thread that may take its time. May be
-    used from any thread. Nothing here waits for a plugin.
+    It is registered in a separate ``registry``. ``wake`` is called when many events are queued.
+    It must return at once and have ``catch_up`` called soon, on a thread that can be delayed.
+    Nothing here waits for a plugin.
     """
 
     def __init__(self, kubelet: MockKubelet, wake: Callable[[], None] | None = None) -> None:
@@ -33,21 +33,22 @@ class KubeletMetrics(Collector):
         self.registry.register(self)
 
     def close(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._reader.close()
 
     def catch_up(self) -> None:
-        """Count what has been noted."""
+        """Count the queued events."""
         self._reader.read(lambda _: None)
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text form."""
+        """Return all metrics as Prometheus text."""
         return text_of(self.registry)
 
     def collect(self) -> Iterable[Metric]:
-        """The families that the kubelet's version has, as of now."""
+        """Return the current metric families of the kubelet's version."""
         kubelet = self._kubelet
         names = kubelet.settings.behaviour.admission_metrics
+        # Families are built inside ``read``: the tally must not change while it is rendered.
         return [
             *self._reader.read(
                 lambda tally: [*families.of_plugins(tally), *families.of_admissions(tally, names)]
@@ -57,18 +58,18 @@ class KubeletMetrics(Collector):
         ]
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: families come and go with what happens."""
+        """Return no families: they depend on what has happened so far."""
+        # Otherwise a registry with ``auto_describe`` would call ``collect`` to register this.
         return []
 
 
 def node_text(node: NodeInfo) -> bytes:
-    """Gauges of a node whose kubelet nobody counts for: its pods, containers and devices."""
+    """Render the gauges of a node without counters: its pods, containers and devices."""
     return text_of(_Now(node))
 
 
 def resource_text(node: NodeInfo) -> bytes:
-    """What a kubelet serves at ``/metrics/resource``, as far as there is something to tell:
-    nothing runs here that would take CPU or memory."""
+    """Render ``/metrics/resource`` without CPU and memory metrics: containers do not run."""
     return text_of(_Resources(node))
 
 
@@ -81,9 +82,9 @@ class _Now(Collector):
         telemetry = self._node.telemetry
         for _, statuses in telemetry.containers():
             states = [status.state for status in statuses]
-            here = sum(isinstance(state, Running) for state in states)
-            pods += here > 0
-            running += here
+            running_here = sum(isinstance(state, Running) for state in states)
+            pods += running_here > 0
+            running += running_here
             exited += sum(isinstance(state, Terminated) for state in states)
         return [
             *families.of_pods(self._node.settings.node_name, pods, running, exited),

@@ -1,4 +1,9 @@
-"""Reads a kubelet's events and calls, apart from the threads that they happen on."""
+"""Count a kubelet's events and calls away from the threads that publish them.
+
+An event is published on the thread of an admission, and a call is recorded on the thread that
+made it. Neither may wait for a scrape, which holds the lock while it reads the tally. So the
+publishing thread only appends to a deque, which needs no lock, and the reader empties it.
+"""
 
 from __future__ import annotations
 
@@ -11,55 +16,57 @@ from devicemanager.core.topology import PolicyName, ScopeName
 from devicemanager.events.calls.call import Call
 from devicemanager.events.stream import Event, EventKind
 from devicemanager.kubelet.mock import MockKubelet
-from devicemanager.observe.metrics.tally import Admitted, Allocated, Happened, Registered, Tally
+from devicemanager.observe.metrics.tally import Admitted, Allocated, Observation, Registered, Tally
 
 __all__ = ["Reader"]
 
 T = TypeVar("T")
 
-_AT_ONCE: Final = 1000
-"""After so many things that happened somebody is asked to count them."""
+# Queue length at which ``wake`` is called.
+_QUEUE_LIMIT: Final = 1000
 
 
 class Reader:
-    """Counts what happens to a kubelet, from now until ``close``.
+    """Counter of a kubelet's events and calls, from creation until ``close``. Thread-safe.
 
-    The thread of an admission only notes that something happened; whoever calls ``read``
-    counts it. So that not too much waits, ``wake`` is called now and then, on such a thread: it
-    has to let ``read`` be called soon, on another one. May be used from any thread.
+    Publishing threads only queue what happened; ``read`` counts it. When the queue is long,
+    ``wake`` is called on a publishing thread. It must return at once and have ``read`` called
+    soon, on another thread.
     """
 
     def __init__(self, kubelet: MockKubelet, wake: Callable[[], None] | None = None) -> None:
         self._kubelet = kubelet
         self._wake = wake
-        # Appended to without a lock; the left end belongs to who has the lock.
-        self._happened: deque[Happened | None] = deque()
+        # Appended to without a lock; only the owner of the lock removes items.
+        self._queue: deque[Observation | None] = deque()
         self._is_waking = False
         # Guards the tally.
         self._lock = threading.Lock()
         self._tally = self._new()
-        self._ends = (
+        self._unsubscribe = (
             kubelet.events.subscribe(self._event),
             kubelet.calls.subscribe(self._call),
         )
 
     def close(self) -> None:
-        """Read no more."""
-        for end in self._ends:
-            end()
+        """Stop counting."""
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
 
-    def read(self, look: Callable[[Tally], T]) -> T:
-        """What ``look`` makes of the numbers of the kubelet's present life, or of the last one.
-        It has them for itself meanwhile."""
+    def read(self, use: Callable[[Tally], T]) -> T:
+        """Return the result of ``use`` on the tally of the current kubelet instance, or of the
+        last one. The tally does not change meanwhile."""
         with self._lock:
+            # Before the loop: an item that is appended during it must be able to wake again.
             self._is_waking = False
-            for _ in range(len(self._happened)):
-                happened = self._happened.popleft()
-                if happened is None:
+            # A fixed number, or a busy kubelet could keep this loop from ending.
+            for _ in range(len(self._queue)):
+                item = self._queue.popleft()
+                if item is None:
                     self._tally = self._new()
                 else:
-                    self._tally.add(happened)
-            return look(self._tally)
+                    self._tally.add(item)
+            return use(self._tally)
 
     def _new(self) -> Tally:
         policy = self._kubelet.settings.topology_manager
@@ -69,25 +76,26 @@ class Reader:
             per_pod=policy.scope is ScopeName.POD,
         )
 
-    # -- on the threads of others --------------------------------------------------------
+    # -- on the publishing threads -------------------------------------------------------
 
     def _event(self, event: Event) -> None:
         match event.kind:
             case EventKind.ADMITTED | EventKind.REJECTED:
                 details: Mapping[str, Any] = event.details
                 reason = details.get("reason", "")
-                self._note(Admitted(details["seconds"], details["containers"], reason))
+                self._put(Admitted(details["seconds"], details["containers"], reason))
             case EventKind.STOPPED:
-                self._note(None)  # the next process begins at zero
+                self._put(None)  # the next kubelet instance starts at zero
 
     def _call(self, call: Call) -> None:
         if call.rpc == "Allocate":
-            self._note(Allocated(call.resource or "", call.duration))
+            self._put(Allocated(call.resource or "", call.duration))
         elif call.rpc == "Register":
-            self._note(Registered(call.resource or ""))
+            self._put(Registered(call.resource or ""))
 
-    def _note(self, happened: Happened | None) -> None:
-        self._happened.append(happened)
-        if len(self._happened) >= _AT_ONCE and not self._is_waking and self._wake is not None:
+    def _put(self, item: Observation | None) -> None:
+        self._queue.append(item)
+        # Two threads may both wake, which is harmless; a lock would make an admission wait.
+        if len(self._queue) >= _QUEUE_LIMIT and not self._is_waking and self._wake is not None:
             self._is_waking = True
             self._wake()

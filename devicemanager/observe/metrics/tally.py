@@ -1,4 +1,4 @@
-"""What happened during one life of a kubelet's process, as numbers."""
+"""Counters and histograms of one kubelet instance."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import attrs
 
 from devicemanager.core import messages
 
-__all__ = ["OTHERS", "Admitted", "Allocated", "Happened", "Histogram", "Registered", "Tally"]
+__all__ = ["OTHERS", "Admitted", "Allocated", "Histogram", "Observation", "Registered", "Tally"]
 
 SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""``DefBuckets`` of the Go client."""
+"""Buckets in seconds: ``DefBuckets`` of the Go client."""
 MILLISECONDS: Final = tuple(0.05 * 2**n for n in range(15))
 MOST_RESOURCES: Final = 1000
-"""Names of resources that are told apart: a plugin chooses them, and each costs memory here and
-wherever it is stored."""
+"""Maximum number of resource names used as labels. Plugins choose the names, and each one costs
+memory here and in every system that stores the metrics."""
 OTHERS: Final = "(others)"
-"""No resource can have this name."""
+"""Label of all further resources; not a valid resource name."""
 
+# ``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), without those that a mock
+# kubelet never has.
 _KNOWN_REASONS: Final = frozenset(
     {messages.UNEXPECTED_ADMISSION_ERROR, messages.TOPOLOGY_AFFINITY_ERROR}
     | {messages.OUT_OF.format(resource=name) for name in ("cpu", "memory", "pods")}
     | {messages.OUT_OF.format(resource="ephemeral-storage")}
 )
-"""``admissionRejectionReasons`` (pkg/kubelet/kubelet.go, v1.32), as far as we can reject so."""
 
 
 class Histogram:
-    """How many values fell where. ``bounds`` ascend; a value belongs to the first that is not
-    below it."""
+    """Histogram with ascending upper ``bounds``; a value equal to a bound counts for it."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
@@ -47,24 +47,24 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """Number of values."""
         return sum(self.counts)
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Each bound, and how many values are not above it."""
+        """Return each bound with the number of values up to it."""
         return zip(self.bounds, accumulate(self.counts), strict=False)
 
 
 @attrs.frozen
 class Registered:
-    """A plugin has called Register."""
+    """A Register call, accepted or not."""
 
     resource: str
 
 
 @attrs.frozen
 class Allocated:
-    """A call of Allocate has ended, well or not."""
+    """A finished Allocate call, successful or not."""
 
     resource: str
     seconds: float
@@ -72,21 +72,24 @@ class Allocated:
 
 @attrs.frozen
 class Admitted:
-    """An admission has ended."""
+    """A finished admission."""
 
     seconds: float
     containers: int
-    """Those that had got their devices."""
+    """Number of containers that were allocated their devices."""
     reason: str = ""
-    """That of a rejection; empty for a pod that was admitted."""
+    """Reason of the rejection; empty for an admitted pod."""
 
 
-Happened = Registered | Allocated | Admitted
+Observation = Registered | Allocated | Admitted
 
 
 class Tally:
-    """Adds up. With ``aligns`` the topology manager has a policy, with ``guarantees`` one that
-    promises a single NUMA node; ``per_pod`` is its scope."""
+    """Sums of observations. Not thread-safe.
+
+    ``aligns``: the Topology Manager has a policy other than ``none``. ``guarantees``: the
+    policy is ``single-numa-node``. ``per_pod``: its scope is ``pod``.
+    """
 
     def __init__(self, *, aligns: bool, guarantees: bool, per_pod: bool) -> None:
         self.aligns = aligns
@@ -96,31 +99,31 @@ class Tally:
         self.allocations: dict[str, Histogram] = {}
         self.admissions = Histogram(MILLISECONDS)
         self.errors = 0
-        """Admissions that failed while resources were aligned."""
+        """Admissions that failed in the Topology Manager."""
         self.rejections: Counter[str] = Counter()
         self.aligned = 0
         self.not_aligned = 0
 
-    def add(self, happened: Happened) -> None:
-        """Something more."""
-        match happened:
+    def add(self, observation: Observation) -> None:
+        """Add one observation."""
+        match observation:
             case Registered(resource):
-                self.registrations[self._known(resource, self.registrations)] += 1
+                self.registrations[self._label(resource, self.registrations)] += 1
             case Allocated(resource, seconds):
-                resource = self._known(resource, self.allocations)
+                resource = self._label(resource, self.allocations)
                 if resource not in self.allocations:
                     self.allocations[resource] = Histogram(SECONDS)
                 self.allocations[resource].observe(seconds)
             case Admitted():
-                self._admission(happened)
+                self._admission(observation)
 
     @staticmethod
-    def _known(resource: str, known: Counter[str] | dict[str, Histogram]) -> str:
-        return resource if resource in known or len(known) < MOST_RESOURCES else OTHERS
+    def _label(resource: str, labels: Counter[str] | dict[str, Histogram]) -> str:
+        return resource if resource in labels or len(labels) < MOST_RESOURCES else OTHERS
 
     def _admission(self, admission: Admitted) -> None:
-        """``Admit`` of manager and scopes (pkg/kubelet/cm/topologymanager, v1.33): whole
-        milliseconds; policy ``none`` counts no errors."""
+        # ``Admit`` of manager and scopes (pkg/kubelet/cm/topologymanager, v1.33): durations in
+        # whole milliseconds; policy ``none`` counts no errors.
         self.admissions.observe(float(int(admission.seconds * 1000)))
         reason = admission.reason
         in_topology_manager = reason in (
@@ -128,16 +131,18 @@ class Tally:
             messages.TOPOLOGY_AFFINITY_ERROR,
         )
         if reason:
-            self.rejections[_told(reason)] += 1
+            self.rejections[_reason_label(reason)] += 1
         if self.aligns and in_topology_manager:
             self.errors += 1
+        # A pod scope counts pods, a container scope counts containers, also those that were
+        # aligned before a later container of the same pod failed.
         if self.guarantees:
             self.not_aligned += reason == messages.TOPOLOGY_AFFINITY_ERROR
             self.aligned += not in_topology_manager if self.per_pod else admission.containers
 
 
-def _told(reason: str) -> str:
-    """The label for a rejection's reason (``recordAdmissionRejection``, v1.32)."""
+def _reason_label(reason: str) -> str:
+    """Return the label for a rejection's reason (``recordAdmissionRejection``, v1.32)."""
     if reason in _KNOWN_REASONS:
         return reason
     if reason.startswith(messages.OUT_OF.format(resource="")):

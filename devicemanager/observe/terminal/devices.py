@@ -1,4 +1,4 @@
-"""Devices: as cells of a strip for each NUMA node, and one by one with who holds them."""
+"""Rows of devices: as strips of cells by NUMA node, or one row per device with its holders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["cells", "counted", "holders", "shares"]
 
 _NAME, _NODE, _COUNTS = 24, 8, 22
 _COUNTED = (
-    DeviceState.HELD,
+    DeviceState.ALLOCATED,
     DeviceState.FREE,
     DeviceState.ALLOCATING,
     DeviceState.UNHEALTHY,
@@ -26,21 +26,24 @@ _COUNTED = (
 
 @attrs.frozen
 class _Strip:
-    """Devices of one resource on one NUMA node, or a part of them."""
+    """Devices of one resource on one NUMA node, or a part of them if there are many."""
 
     resource: ResourceView
     node: int | None
     numbers: Sequence[int]
     is_first: bool
-    """Of its resource."""
+    """True for the first strip of the resource."""
     is_part: bool
 
 
-def cells(picture: NodeView, shown: Shown, width: int) -> Rows[_Strip]:
-    """A strip for each NUMA node of each resource. With the screen for itself, so many that
-    each device has a cell."""
+def cells(view: NodeView, shown: Shown, width: int) -> Rows[_Strip]:
+    """Return a strip for each NUMA node of each resource.
+
+    If the pane fills the screen, long strips are divided so that each device has a cell.
+    """
+    # The overview has one line per NUMA node, so that all resources fit on a screen.
     step = _cells_width(width) if shown.whole else None
-    strips = [strip for resource in picture.resources for strip in _strips(resource, step)]
+    strips = [strip for resource in view.resources for strip in _strips(resource, step)]
     return Rows(
         strips,
         lambda strip: strip.resource.name,
@@ -66,9 +69,9 @@ def _strip_line(strip: _Strip, glyphs: Glyphs, width: int) -> Text:
     resource = strip.resource
     members = _members(resource.states, strip.numbers)
     room = _cells_width(width)
-    told = counted(members, glyphs)
-    if strip.is_part:  # its counts tell nothing: rather where we are
-        told = column(resource.layout.ids[strip.numbers[0]], _COUNTS - 1, "dim", glyphs)
+    summary = counted(members, glyphs)
+    if strip.is_part:  # counts of a part mean nothing: show its first device instead
+        summary = column(resource.layout.ids[strip.numbers[0]], _COUNTS - 1, "dim", glyphs)
     return joined(
         [
             column(
@@ -82,7 +85,7 @@ def _strip_line(strip: _Strip, glyphs: Glyphs, width: int) -> Text:
             " ",
             _bar(members if len(members) <= room else _scaled(members, room), room, glyphs),
             " ",
-            told,
+            summary,
         ],
         width,
         glyphs,
@@ -96,6 +99,7 @@ def _members(states: Sequence[DeviceState], numbers: Sequence[int]) -> Sequence[
 
 
 def _bar(states: Sequence[DeviceState], width: int, glyphs: Glyphs) -> Text:
+    # One style per run of equal states, not per cell: a line can have hundreds of cells.
     bar = Text()
     start = 0
     for number in range(1, len(states) + 1):
@@ -107,34 +111,38 @@ def _bar(states: Sequence[DeviceState], width: int, glyphs: Glyphs) -> Text:
 
 
 def _scaled(states: Sequence[DeviceState], width: int) -> list[DeviceState]:
-    """So many cells, in the shares of the states."""
+    """Return ``width`` cells, divided among the states in proportion."""
     counts = {state: states.count(state) for state in _COUNTED}
     return [state for state, share in shares(counts, width).items() for _ in range(share)]
 
 
 def shares(counts: Mapping[DeviceState, int], width: int) -> dict[DeviceState, int]:
-    """So many cells, by how many devices are in each state; a state that occurs at all has a
-    cell. There are at least as many cells as states that occur."""
-    there = {state: count for state, count in counts.items() if count > 0}
-    if not there:
+    """Divide ``width`` cells among the states in proportion to their counts.
+
+    ``width`` must be at least the number of states that occur.
+    """
+    present = {state: count for state, count in counts.items() if count > 0}
+    if not present:
         return {}
-    left, whole = width - len(there), sum(there.values())
-    found = {state: 1 + left * count // whole for state, count in there.items()}
-    found[max(there, key=there.__getitem__)] += width - sum(found.values())
-    return found
+    # One cell for each state first: a single unhealthy device of 10,000 must be visible.
+    left, total = width - len(present), sum(present.values())
+    cells_of = {state: 1 + left * count // total for state, count in present.items()}
+    # Rounding leaves some cells over; the most frequent state can take them unnoticed.
+    cells_of[max(present, key=present.__getitem__)] += width - sum(cells_of.values())
+    return cells_of
 
 
 def counted(
     states: Sequence[DeviceState], glyphs: Glyphs, *more: Sequence[DeviceState], words: bool = False
 ) -> Text:
-    """How many devices are in each state, without states that none is in."""
-    told = []
+    """Return the number of devices in each state that occurs."""
+    parts = []
     for state in _COUNTED:
         if count := sum(each.count(state) for each in (states, *more)):
             glyph = glyphs.states[state]
-            text = f"{glyph} {count} {state}" if words else f"{count}{glyph}"
-            told.append(Text(text, STYLES[state]))
-    return Text("  " if words else " ").join(told) if told else Text("no devices", "dim")
+            text = f"{glyph} {count} {state.label}" if words else f"{count}{glyph}"
+            parts.append(Text(text, STYLES[state]))
+    return Text("  " if words else " ").join(parts) if parts else Text("no devices", "dim")
 
 
 # -- one by one --------------------------------------------------------------------------
@@ -146,13 +154,14 @@ class _Device:
     number: int
 
 
-def holders(picture: NodeView, shown: Shown, _: int) -> Rows[_Device]:
-    """Every device, with its state, its NUMA nodes and who holds it."""
-    titles = {pod.uid: pod.title for pod in picture.pods}
+def holders(view: NodeView, shown: Shown, _: int) -> Rows[_Device]:
+    """Return a row for each device: its state, NUMA nodes and holders."""
+    # Looked up once: a search over 10,000 devices needs the titles of their pods.
+    titles = {pod.uid: pod.title for pod in view.pods}
     return Rows(
         [
             _Device(resource, number)
-            for resource in picture.resources
+            for resource in view.resources
             for number in range(len(resource.states))
         ],
         lambda item: _words(item, titles),
@@ -163,13 +172,13 @@ def holders(picture: NodeView, shown: Shown, _: int) -> Rows[_Device]:
 def _words(item: _Device, titles: Mapping[str, str]) -> str:
     resource, number = item.resource, item.number
     id_ = resource.layout.ids[number]
-    return f"{resource.name} {id_} {resource.states[number]} {_held_by(item, titles)}"
+    return f"{resource.name} {id_} {resource.states[number].label} {_holders_text(item, titles)}"
 
 
-def _held_by(item: _Device, titles: Mapping[str, str]) -> str:
+def _holders_text(item: _Device, titles: Mapping[str, str]) -> str:
     id_ = item.resource.layout.ids[item.number]
     return ", ".join(
-        f"{titles.get(holder.pod, holder.pod) or 'nobody'} {holder.container}".rstrip()
+        f"{titles.get(holder.pod, holder.pod) or 'no pod'} {holder.container}".rstrip()
         for holder in item.resource.holders.get(id_, ())
     )
 
@@ -177,6 +186,7 @@ def _held_by(item: _Device, titles: Mapping[str, str]) -> str:
 def _device_line(item: _Device, titles: Mapping[str, str], glyphs: Glyphs, width: int) -> Text:
     device = item.resource.device(item.number)
     style = STYLES[device.state]
+    # Plugins may send any text; only one that differs from the state is worth showing.
     is_odd = device.state is DeviceState.UNHEALTHY and device.health != "Unhealthy"
     return joined(
         [
@@ -184,10 +194,10 @@ def _device_line(item: _Device, titles: Mapping[str, str], glyphs: Glyphs, width
             " ",
             column(device.id, max((width - 46) // 2, 8), "", glyphs),
             " ",
-            Text(f"{glyphs.states[device.state]} {device.state.value:10} ", style),
+            Text(f"{glyphs.states[device.state]} {device.state.label:10} ", style),
             column(",".join(map(str, (device.numa or ())[:8])) or "-", 4, "dim", glyphs),
             " ",
-            safe(_held_by(item, titles)),
+            safe(_holders_text(item, titles)),
             Text(f" {safe(device.health)}" if is_odd else "", "red"),
         ],
         width,

@@ -1,4 +1,4 @@
-"""Keys: from the bytes that a terminal sends to what the screen is to show. Pure."""
+"""Turn the bytes that a terminal sends into a new state of the screen. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES: Mapping[str, str] = {
     "j": "down",
     "b": "page-up",
     "f": "page-down",
-    " ": "hold",
+    " ": "pause",
     "g": "home",
     "G": "end",
     "\t": "tab",
@@ -46,24 +46,24 @@ _LONGEST_FILTER = 60
 
 @attrs.frozen
 class ScreenState:
-    """What is looked at."""
+    """What the screen shows, as chosen with the keys."""
 
     pane: Pane | None = None
-    """The one that has the screen for itself; None shows all."""
+    """The pane that fills the screen; None shows all panes."""
     offset: int = 0
-    """The first row of that pane that is shown; of events, how many of the latest are not."""
+    """Rows of the pane above the screen; for events, the newer rows below it."""
     filter: str = ""
     typing: bool = False
-    """Whether keys go into the filter."""
-    held: bool = False
-    """Whether the picture stands still."""
+    """True while keys go into the filter."""
+    paused: bool = False
+    """True while the view is not updated."""
     help: bool = False
     quit: bool = False
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """The keys of one read from the terminal: a name, or a character. What is no key that we
-    know is ``unknown``."""
+    """Yield the keys in the bytes of one read: a name, a character or ``unknown``."""
+    # A sequence is assumed to arrive in one read: a lone escape is the Escape key.
     text = data.decode("utf-8", "replace")
     while text:
         length = _sequence_length(text) if text[0] == _ESCAPE else 1
@@ -75,7 +75,7 @@ def keys(data: bytes) -> Iterator[str]:
 
 
 def _sequence_length(text: str) -> int:
-    """How many characters at its beginning are one key."""
+    """Return the number of characters of the first key."""
     if len(text) < 2 or text[1] not in "[O":
         return 1
     if text[1] == "O":
@@ -89,8 +89,9 @@ def _sequence_length(text: str) -> int:
 def pressed(
     state: ScreenState, key: str, page: int, last: int, panes: Sequence[Pane] = NODE_PANES
 ) -> ScreenState:
-    """The state after a key. A screen has ``page`` rows; ``last`` is the greatest offset; the
-    keys 1, 2 and so on are those of the ``panes``."""
+    """Return the state after a key. ``page`` is the number of rows that PageDown scrolls,
+    ``last`` the greatest offset. The keys 1, 2, … select one of the ``panes``."""
+    # Before everything else: while typing, letters are text and not commands.
     if state.typing:
         return _typed(state, key)
     if state.help:
@@ -102,8 +103,8 @@ def pressed(
             return attrs.evolve(state, quit=True)
         case "help":
             return attrs.evolve(state, help=True)
-        case "hold":
-            return attrs.evolve(state, held=not state.held)
+        case "pause":
+            return attrs.evolve(state, paused=not state.paused)
         case "filter":
             return attrs.evolve(state, typing=True, filter="", offset=0)
         case "all":
@@ -127,7 +128,9 @@ def _scrolled(state: ScreenState, key: str, page: int, last: int) -> ScreenState
     down = {"up": -1, "down": 1, "page-up": -page, "page-down": page, "home": -last, "end": last}
     step = down.get(key, 0)
     if state.pane is Pane.EVENTS:
+        # Counted from the end, so that the rows on the screen stay when new ones arrive.
         step = -step
+    # The list may have become shorter since the offset was set.
     offset = min(state.offset, last) + step
     return attrs.evolve(state, offset=min(max(offset, 0), last))
 

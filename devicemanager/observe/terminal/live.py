@@ -1,4 +1,9 @@
-"""The live view: looks, draws, reads keys, until somebody ends it."""
+"""The live view: a thread that gets views, draws them and reads keys.
+
+The loop has to end within moments when the program exits, the user quits or the terminal is
+closed, so it never blocks without a limit. It waits in one ``poll`` for three things: keys, the
+wake-up socket (a change in the node or a request to close), and the end of the terminal.
+"""
 
 from __future__ import annotations
 
@@ -15,66 +20,69 @@ from rich.console import Console
 
 from devicemanager.observe.terminal.keys import ScreenState, keys, pressed
 from devicemanager.observe.terminal.rows import LogLine, Shown
-from devicemanager.observe.terminal.screen import Picture, Screen, draw
+from devicemanager.observe.terminal.screen import Screen, View, draw
 from devicemanager.observe.terminal.text import ASCII, UNICODE, Glyphs
 from devicemanager.observe.terminal.tty import Terminal
 
 __all__ = ["LiveView", "LogLines", "glyphs_for"]
 
+# Minimum seconds between two drawings.
 _SHORTEST = 0.2
-"""Seconds between two pictures, however much happens."""
+# Maximum seconds between two drawings: the view contains durations.
 _LONGEST = 1.0
-"""Seconds after which it is looked again, whatever happened."""
+# Seconds that ``close`` waits for the thread.
 _PATIENCE = 2.0
-_KEPT_LINES = 2000
+_MOST_LINES = 2000
 
 
 class LogLines:
-    """The latest lines of a log; may be added to from any thread."""
+    """Buffer of the latest lines of a log. Thread-safe."""
 
-    def __init__(self, keep: int = _KEPT_LINES) -> None:
+    def __init__(self, most: int = _MOST_LINES) -> None:
         self._lock = threading.Lock()
-        self._keep = keep
+        self._most = most
         self._lines: tuple[LogLine, ...] = ()
         self._new: list[LogLine] = []
         self.count = 0
-        """How many there have been, those that are not kept any more included."""
+        """Number of lines so far, including removed ones."""
         self.changed: Callable[[], None] = lambda: None
-        """Called after each; must not block."""
+        """Called after each line; must not block."""
 
     def add(self, line: LogLine) -> None:
-        """One more line."""
+        """Append a line."""
         with self._lock:
+            # A list for the new lines: copying the tuple for each line would be quadratic.
             self._new.append(line)
             self.count += 1
-            if len(self._new) > self._keep:
+            if len(self._new) > self._most:
                 self._fold()
         self.changed()
 
     def latest(self) -> Sequence[LogLine]:
-        """The lines, the latest last."""
+        """Return the lines, oldest first."""
         with self._lock:
             if self._new:
                 self._fold()
             return self._lines
 
     def _fold(self) -> None:
-        self._lines = (*self._lines, *self._new)[-self._keep :]
+        # A new tuple, since a drawing may still use the old one.
+        self._lines = (*self._lines, *self._new)[-self._most :]
         self._new = []
 
 
 Ended = Callable[[BaseException | None], None]
-"""Told why a view has ended by itself: None if its user wants to quit, OSError if the terminal
-has gone, anything else is a mistake of ours."""
+"""Callback with the reason why a view ended: None if the user quit, OSError if the terminal is
+gone, any other exception for a bug."""
 
 
 class LiveView:
-    """Shows pictures on a terminal, on a thread of its own, from ``start`` to ``close``."""
+    """Live view on a terminal, drawn by a separate thread from ``start`` to ``close``."""
 
     def __init__(
         self,
         terminal: Terminal,
-        look: Callable[[], Picture],
+        get_view: Callable[[], View],
         ended: Ended,
         *,
         lines: LogLines | None = None,
@@ -82,23 +90,23 @@ class LiveView:
         colored: bool = True,
         glyphs: Glyphs = UNICODE,
     ) -> None:
-        """``look`` makes the picture, and must not block. ``ended`` is called at most once, on
-        the view's thread, when the terminal has been given back. Without ``lines`` no events
-        are shown. ``about`` stands below the help."""
+        """``get_view`` returns the current view and must not block. ``ended`` is called at most
+        once, on the view's thread, after the terminal is restored. Without ``lines`` no events
+        are shown. ``about`` is shown below the help."""
         self.terminal = terminal
         self.notice = ""
-        """What the program itself has to say; in the second line, if it is not empty."""
-        self._look = look
+        """A message of the program for the second line; empty for none."""
+        self._get_view = get_view
         self._ended = ended
         self._lines = lines
         self._about = about
         self._glyphs = glyphs
         self._console = _console(colored)
         self._state = ScreenState()
-        self._held: tuple[Picture, Sequence[LogLine] | None] | None = None
+        self._drawn: tuple[View, Sequence[LogLine] | None] | None = None
         self._screen = Screen(())
         self._closing = False
-        # Sockets know that they are closed, where a descriptor may be somebody else's by then.
+        # Sockets, not a pipe: a closed socket object fails, a closed descriptor may be reused.
         self._woken, self._waking = socket.socketpair()
         self._woken.setblocking(False)
         self._waking.setblocking(False)
@@ -106,20 +114,20 @@ class LiveView:
         self._thread = threading.Thread(target=self._work, name="live view", daemon=True)
 
     def start(self) -> None:
-        """Take the terminal over. Raises OSError if it is gone."""
+        """Take over the terminal and start the thread. Raises OSError if the terminal is gone."""
         if self._lines is not None:
             self._lines.changed = self.wake
         self.terminal.enter()
         self._thread.start()
 
     def end(self) -> None:
-        """Give the terminal back now, from any thread and in a signal handler."""
+        """Restore the terminal now. Thread-safe; may be called in a signal handler."""
         self._closing = True
         self._wake()
         self.terminal.leave(for_good=True)
 
     def close(self) -> None:
-        """As ``end``, and wait for the thread. Closing twice does nothing."""
+        """Do what ``end`` does and wait for the thread. Does nothing if already closed."""
         self.end()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_PATIENCE)
@@ -129,13 +137,14 @@ class LiveView:
             self.terminal.close()
 
     def say(self, notice: str) -> None:
-        """Put this into the second line; empty takes that line away."""
+        """Show a message in the second line; an empty one removes the line."""
         self.notice = notice
         self.wake()
 
     def wake(self) -> None:
-        """Something happened: look again, soon. From any thread, and in a signal handler. Only
-        the first since the last look costs a system call."""
+        """Request a new drawing soon. Thread-safe; may be called in a signal handler."""
+        # This can run on the thread of an admission: only the first call since the last drawing
+        # costs a system call.
         if not self._is_woken:
             self._is_woken = True
             self._wake()
@@ -145,7 +154,7 @@ class LiveView:
             self._waking.send(b"\0")
 
     def redraw(self) -> None:
-        """The screen is another one: its size, or what is on it."""
+        """Draw everything again: the size of the screen or its contents changed."""
         self.terminal.forget_drawn()
         self.wake()
 
@@ -154,7 +163,8 @@ class LiveView:
     def _work(self) -> None:
         try:
             while not self._closing:
-                self._is_woken = False  # what happens from here on is seen by the next look
+                # Before getting the view: a change that is too late for it wakes again.
+                self._is_woken = False
                 self.terminal.enter()
                 if self.terminal.is_entered:
                     self._show()
@@ -162,24 +172,27 @@ class LiveView:
             error: BaseException | None = None
         except BaseException as raised:
             error = raised
+        # Not after ``close``: its caller knows that the view ends.
         if not self._closing or self._state.quit:
             self.end()
             self._ended(error)
 
     def _show(self) -> None:
-        picture, lines = self._seen()
+        view, lines = self._current()
         width, height = self.terminal.size()
         shown = Shown(lines, time.time(), self._glyphs)
-        self._screen = draw(picture, self._state, width, height, shown, self.notice, self._about)
+        self._screen = draw(view, self._state, width, height, shown, self.notice, self._about)
         self.terminal.draw(self._rendered(self._screen, width))
 
-    def _seen(self) -> tuple[Picture, Sequence[LogLine] | None]:
-        if self._state.held and self._held is not None:
-            return self._held
-        self._held = self._look(), None if self._lines is None else self._lines.latest()
-        return self._held
+    def _current(self) -> tuple[View, Sequence[LogLine] | None]:
+        if self._state.paused and self._drawn is not None:
+            return self._drawn
+        self._drawn = self._get_view(), None if self._lines is None else self._lines.latest()
+        return self._drawn
 
     def _rendered(self, screen: Screen, width: int) -> list[str]:
+        # ``rich`` only turns styles into escapes. Layout is done already, and wrapping or
+        # cropping here would break the width of lines.
         console = self._console
         console.width = width
         with console.capture() as capture:
@@ -188,8 +201,8 @@ class LiveView:
         return capture.get().split("\n")[:-1]
 
     def _wait(self) -> None:
-        """Until a key, a change, or a second later. Of many changes there are at most five
-        pictures a second."""
+        """Wait for a key, a change or one second."""
+        # After a change wait for more: at most five drawings a second. A key is drawn at once.
         soonest = time.monotonic() + _SHORTEST
         if self._changed(_LONGEST, self._woken):
             rest = soonest - time.monotonic()
@@ -197,14 +210,14 @@ class LiveView:
                 self._changed(rest)
 
     def _changed(self, seconds: float, *others: socket.socket) -> bool:
-        """Wait for keys, and for others; True if one of the others came, and no key."""
-        # Not select: it takes no descriptor above 1023, of which a kubelet may have more.
+        """Wait for keys and ``others``. Returns True if one of the others was first."""
+        # Not ``select``: it fails for descriptors above 1023, and a kubelet can have more.
         poll = select.poll()
         key_source = self.terminal.input if self.terminal.is_entered else None
         for source in (*others, *(() if key_source is None else (key_source,))):
             poll.register(source, select.POLLIN)
         if self.terminal.output != key_source:
-            poll.register(self.terminal.output, 0)  # which tells only that it has gone
+            poll.register(self.terminal.output, 0)  # reports only that the terminal is gone
         ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
         if key_source in ready:
             self._take(self.terminal.read() or b"")
@@ -218,16 +231,17 @@ class LiveView:
 
     def _take(self, data: bytes) -> None:
         for key in keys(data):
+            # The screen of the last drawing: keys refer to what the user sees.
             screen = self._screen
             self._state = pressed(self._state, key, screen.page, screen.last, screen.panes)
         self._closing |= self._state.quit
 
 
 def _console(colored: bool) -> Console:
-    """Renders with as many colours as the terminal has; none if they are not wanted."""
+    """Return a console that renders with the colours of the terminal, or without colours."""
     return Console(
         force_terminal=True,
-        no_color=None if colored else True,  # None: as the environment says
+        no_color=None if colored else True,  # None: NO_COLOR decides
         highlight=False,
         markup=False,
         emoji=False,
@@ -236,7 +250,7 @@ def _console(colored: bool) -> Console:
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """The characters that an encoding has."""
+    """Return the glyphs that an encoding can express."""
     try:
         "".join(UNICODE.states.values()).encode(encoding)
     except (LookupError, UnicodeError):

@@ -1,4 +1,4 @@
-"""Plugins, pods and events as rows; and the rows of every pane by its name."""
+"""Rows of plugins, pods and events, and the rows of any pane by its name."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ __all__ = ["PHASES", "events", "rows"]
 
 _STREAMS = {Stream.SERVING: "green", Stream.STANDBY: "cyan"}
 PHASES: Final = {"Running": "green", "Succeeded": "cyan", "Pending": "yellow", "Failed": "bold red"}
-"""How the phase of a pod is coloured."""
+"""Style of a pod's phase."""
+# Maximum number of device IDs in a row; more would never fit.
 _MOST_IDS = 32
-"""So many ids of a container's devices are put into a row, which may show fewer."""
 
 
-def rows(pane: Pane, picture: NodeView, shown: Shown, width: int) -> Rows[Any]:
-    """The rows of a pane that is so many cells wide."""
-    return _ROWS[pane](picture, shown, width)
+def rows(pane: Pane, view: NodeView, shown: Shown, width: int) -> Rows[Any]:
+    """Return the rows of a pane that is ``width`` cells wide."""
+    return _ROWS[pane](view, shown, width)
 
 
 # -- plugins -------------------------------------------------------------------------------
 
 
-def _plugins(picture: NodeView, shown: Shown, _: int) -> Rows[PluginView]:
+def _plugins(view: NodeView, shown: Shown, _: int) -> Rows[PluginView]:
     return Rows(
-        picture.plugins or (),
+        view.plugins or (),
         lambda plugin: f"{plugin.resource} {plugin.endpoint} {plugin.stream}",
         lambda plugin, width: _plugin_line(plugin, shown, width),
     )
@@ -64,8 +64,9 @@ def _plugin_line(plugin: PluginView, shown: Shown, width: int) -> Text:
 
 
 def _doing(plugin: PluginView, shown: Shown) -> Text:
-    """What the plugin is asked now, or else what it answered last."""
+    """Return the call in progress, or else the last call."""
     if plugin.in_progress:
+        # The oldest one: a plugin that hangs is what the user is looking for.
         call = plugin.in_progress[0]
         seconds = max(shown.now - call.time, 0.0)
         return Text(f"{call.rpc} for {seconds:.0f} s", "bold yellow")
@@ -90,19 +91,21 @@ def _call_text(call: LastCall) -> str:
 _PodRow = PodInfo | ContainerInfo
 
 
-def _pods(picture: NodeView, shown: Shown, _: int) -> Rows[_PodRow]:
-    """The latest first, where it is known which came last; alone on the screen with containers."""
-    pods = picture.pods if picture.events is None else picture.pods[::-1]
+def _pods(view: NodeView, shown: Shown, _: int) -> Rows[_PodRow]:
+    """Return the pods, newest first if the order is known; with containers if alone."""
+    # PodResources sorts by name, which says nothing about age.
+    pods = view.pods if view.events is None else view.pods[::-1]
     rows: Sequence[_PodRow] = pods
     if shown.whole:
+        # Flat rows, so that scrolling and the filter need not know about nesting.
         rows = list(chain.from_iterable((pod, *pod.all_containers) for pod in pods))
     return Rows(rows, _pod_words, lambda row, width: _pod_line(row, shown.glyphs, width))
 
 
 def _pod_words(row: _PodRow) -> str:
     if isinstance(row, ContainerInfo):
-        return f"{row.name} {_state(row)} {row.reason} {_holds_text(_held(row))}"
-    return f"{row.title} {_phase(row)} {row.reason} {row.message} {_pod_holds(row)}"
+        return f"{row.name} {_state(row)} {row.reason} {_devices_text(_devices_of(row))}"
+    return f"{row.title} {_phase(row)} {row.reason} {row.message} {_pod_devices(row)}"
 
 
 def _pod_line(row: _PodRow, glyphs: Glyphs, width: int) -> Text:
@@ -111,16 +114,16 @@ def _pod_line(row: _PodRow, glyphs: Glyphs, width: int) -> Text:
         return _container_line(row, name_width, glyphs, width)
     phase = "Deleting" if row.deleting else _phase(row)
     if row.reason:
-        told = Text(safe(f"{row.reason}: {row.message}" if row.message else row.reason), "red")
+        details = Text(safe(f"{row.reason}: {row.message}" if row.message else row.reason), "red")
     else:
-        told = Text(_pod_holds(row), "" if row.devices else "dim")
+        details = Text(_pod_devices(row), "" if row.devices else "dim")
     return joined(
         [
             column(row.title, name_width, "bold", glyphs),
             " ",
             column(phase, 10, PHASES.get(phase, "yellow"), glyphs) if phase else "",
             " " if phase else "",
-            told,
+            details,
         ],
         width,
         glyphs,
@@ -135,23 +138,23 @@ def _state(container: ContainerInfo) -> str:
     return "" if container.state == "unknown" else container.state
 
 
-def _pod_holds(pod: PodInfo) -> str:
-    """Each device once, also one that containers use after one another."""
-    held: dict[str, dict[str, None]] = {}
+def _pod_devices(pod: PodInfo) -> str:
+    """Return the pod's devices; one that containers reuse appears once."""
+    devices_of: dict[str, dict[str, None]] = {}
     for container in pod.all_containers:
-        for name, ids in _held(container).items():
-            held.setdefault(name, {}).update(dict.fromkeys(ids))
-    return _holds_text({name: tuple(held[name]) for name in sorted(held)})
+        for name, ids in _devices_of(container).items():
+            devices_of.setdefault(name, {}).update(dict.fromkeys(ids))
+    return _devices_text({name: tuple(devices_of[name]) for name in sorted(devices_of)})
 
 
-def _held(container: ContainerInfo) -> Mapping[str, tuple[str, ...]]:
+def _devices_of(container: ContainerInfo) -> Mapping[str, tuple[str, ...]]:
     claims = {f"claim {name}": ids for name, ids in container.claim_devices.items()}
     return {**container.devices, **claims}
 
 
-def _holds_text(held: Mapping[str, tuple[str, ...]]) -> str:
+def _devices_text(devices_of: Mapping[str, tuple[str, ...]]) -> str:
     parts = []
-    for name, ids in held.items():
+    for name, ids in devices_of.items():
         short = safe(name.rpartition("/")[2], 80)
         few = ",".join(safe(id_, 80) for id_ in ids[:_MOST_IDS])
         parts.append(f"{short} {len(ids)}: {few}" if len(ids) > 1 else f"{short} {few}")
@@ -163,18 +166,18 @@ def _container_line(container: ContainerInfo, name_width: int, glyphs: Glyphs, w
     state = _state(container)
     if container.exit_code is not None:
         state = f"exit {container.exit_code}"
-    told = [_holds_text(_held(container))] if _held(container) else []
+    details = [_devices_text(_devices_of(container))] if _devices_of(container) else []
     if container.restart_count:
-        told.append(f"restarted {container.restart_count} times")
+        details.append(f"restarted {container.restart_count} times")
     if container.reason:
-        told.append(safe(f"{container.reason} {container.message}".rstrip()))
+        details.append(safe(f"{container.reason} {container.message}".rstrip()))
     return joined(
         [
             column(f"  {container.name}{kind}", name_width, "", glyphs),
             " ",
             column(state, 10, "dim", glyphs) if state else "",
             " " if state else "",
-            "  ".join(told),
+            "  ".join(details),
         ],
         width,
         glyphs,
@@ -185,7 +188,7 @@ def _container_line(container: ContainerInfo, name_width: int, glyphs: Glyphs, w
 
 
 def events(shown: Shown) -> Rows[LogLine]:
-    """The lines of the log."""
+    """Return the lines of the log as rows."""
     return Rows(
         shown.lines or (),
         lambda line: line.text,

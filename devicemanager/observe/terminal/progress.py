@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a bar on standard error, or a line now and then."""
+"""Progress of long work on standard error: a bar on a terminal, otherwise a line every 30 s."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ __all__ = ["Work"]
 
 T = TypeVar("T")
 
+# Seconds between two updates of a bar.
 _SHORTEST = 0.1
-"""Seconds between two updates of a bar."""
+# Seconds between two lines if standard error is not a terminal.
 _LINES = 30.0
-"""Seconds between two lines where there is no terminal."""
 
 
 class Work:
-    """One piece of work, from entering to leaving. May be told of from any thread.
+    """Progress of one piece of work. A context manager; thread-safe.
 
-    What is printed on standard output meanwhile stands above the bar.
+    Lines printed with ``print`` appear above the bar.
     """
 
     def __init__(
         self,
-        what: str,
+        title: str,
         total: int | None = None,
         *,
         stream: IO[str] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``what`` names it in one or two words, ``total`` is how many steps it has, if that
-        is known. ``stream`` is standard error if left out."""
-        self._what = what
+        """``title`` names the work in one or two words. ``total`` is the number of steps, None
+        if unknown. ``stream`` defaults to standard error."""
+        self._title = title
         self._total = total
         self._stream = sys.stderr if stream is None else stream
         self._now = now
@@ -47,13 +47,14 @@ class Work:
         self._done = 0
         self._doing = ""
         self._begun = False
-        self._begin = self._told = now()
+        self._begin = self._reported = now()
         self._bar: tuple[Progress, TaskID] | None = None
 
     def __enter__(self) -> Self:
-        self._begin = self._told = self._now()
+        self._begin = self._reported = self._now()
+        # None if the process was started without a standard error.
         if self._stream is not None and self._stream.isatty():
-            self._bar = _bar(self._what, self._total, self._stream)
+            self._bar = _bar(self._title, self._total, self._stream)
             self._bar[0].start()
         return self
 
@@ -67,51 +68,51 @@ class Work:
             self._bar[0].stop()
 
     def advance(self, steps: int = 1, doing: str = "") -> None:
-        """So many steps are done; ``doing`` says what comes now, or came last."""
+        """Count finished steps; ``doing`` describes the current or the last one."""
         with self._lock:
             self._done += steps
             self._doing = doing or self._doing
             now = self._now()
-            if now - self._told < (_LINES if self._bar is None else _SHORTEST):
+            if now - self._reported < (_LINES if self._bar is None else _SHORTEST):
                 return
-            self._told = now
-            self._tell(now)
+            self._reported = now
+            self._report(now)
 
     def begin(self, doing: str) -> None:
-        """The next step begins; the one before, if there was one, is done."""
+        """Begin the next step; the one before, if any, is finished."""
         with self._lock:
             is_first, self._begun = not self._begun, True
         self.advance(0 if is_first else 1, doing)
 
     def note(self, text: str) -> None:
-        """What takes its time while no step is done, at once."""
+        """Show at once what the work waits for while no step finishes."""
         with self._lock:
             if self._bar is not None:
                 self._doing = text
-                self._tell(self._now())
+                self._report(self._now())
             elif self._stream is not None:
-                print(f"{self._what}: {text}", file=self._stream, flush=True)
+                print(f"{self._title}: {text}", file=self._stream, flush=True)
 
     def print(self, line: str, style: str = "") -> None:
-        """A line on standard output, in a style if that is a terminal."""
+        """Print a line on standard output, with a style if that is a terminal."""
+        if not sys.stdout.isatty():
+            print(line, flush=True)
+            return
+        # Inside, as in ``_bar``: without a terminal, long work does not load ``rich``.
         from rich.console import Console
         from rich.text import Text
 
-        if self._bar is not None and sys.stdout.isatty():
-            # Both are the same terminal: the bar makes way.
-            self._bar[0].console.print(Text(line, style=style))
-        elif sys.stdout.isatty():
-            Console(highlight=False).print(Text(line, style=style))
-        else:
-            print(line, flush=True)
+        # The bar is on the same terminal: its console keeps the two apart.
+        console = Console(highlight=False) if self._bar is None else self._bar[0].console
+        console.print(Text(line, style=style))
 
     def tracked(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, each of which is a step."""
+        """Yield the items and count each one as a step."""
         for item in items:
             yield item
             self.advance()
 
-    def _tell(self, now: float) -> None:
+    def _report(self, now: float) -> None:
         if self._bar is not None:
             from devicemanager.observe.terminal.text import safe
 
@@ -119,11 +120,11 @@ class Work:
             bar.update(task, completed=self._done, doing=safe(self._doing, 60))
         elif self._stream is not None:
             of = f" of {self._total}" if self._total is not None else ""
-            text = f"{self._what}: {self._done}{of} after {now - self._begin:.0f} s"
+            text = f"{self._title}: {self._done}{of} after {now - self._begin:.0f} s"
             print(text, file=self._stream, flush=True)
 
 
-def _bar(what: str, total: int | None, stream: IO[str]) -> tuple[Progress, TaskID]:
+def _bar(title: str, total: int | None, stream: IO[str]) -> tuple[Progress, TaskID]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -136,7 +137,7 @@ def _bar(what: str, total: int | None, stream: IO[str]) -> tuple[Progress, TaskI
 
     class QuietConsole(Console):
         def show_cursor(self, show: bool = True) -> bool:
-            """A program that is killed could not show it again, so it is never hidden."""
+            """Never hide the cursor: a killed program could not show it again."""
             return False
 
     progress = Progress(
@@ -148,9 +149,9 @@ def _bar(what: str, total: int | None, stream: IO[str]) -> tuple[Progress, TaskI
         TextColumn("{task.fields[doing]}", markup=False, style="dim"),
         console=QuietConsole(file=stream),
         transient=True,
-        # Only what goes to the same terminal: a file gets what is printed to it.
+        # Only output to the same terminal would damage the bar; a file must get its lines.
         redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         redirect_stderr=stream is sys.stderr,
         refresh_per_second=5,
     )
-    return progress, progress.add_task(what, total=total, doing="")
+    return progress, progress.add_task(title, total=total, doing="")

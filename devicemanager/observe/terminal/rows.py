@@ -1,4 +1,4 @@
-"""Rows of a pane: what there is to show, and how one of it becomes a line."""
+"""Rows of a pane: its items, and how one item becomes a line."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Pane(StrEnum):
 
 
 NODE_PANES: Final = (Pane.DEVICES, Pane.HOLDERS, Pane.PLUGINS, Pane.PODS, Pane.EVENTS)
-"""Of one node, in the order of their keys."""
+"""Panes of one node, in the order of their keys."""
 CLUSTER_PANES: Final = (Pane.NODES, Pane.RESOURCES, Pane.EVENTS)
-"""Of the nodes in a cluster."""
+"""Panes of a cluster, in the order of their keys."""
 
 
 @attrs.frozen
 class LogLine:
-    """Something that happened."""
+    """One line of the log."""
 
     time: float
     """Seconds since the epoch."""
@@ -46,38 +46,39 @@ class LogLine:
 
 @attrs.frozen
 class Shown:
-    """What rows are made of besides the picture."""
+    """Inputs of the rows other than the view."""
 
     lines: Sequence[LogLine] | None = None
-    """The latest last. None: nobody tells any."""
+    """Oldest first; None if there is no event source."""
     now: float = 0.0
-    """Seconds since the epoch, for what is going on."""
+    """Seconds since the epoch, for the duration of calls in progress."""
     glyphs: Glyphs = UNICODE
     whole: bool = False
-    """Whether the pane has the screen for itself."""
+    """True if the pane fills the screen."""
 
 
 @attrs.frozen
 class Rows(Generic[T]):
-    """The rows of a pane. Only those on the screen are made."""
+    """Rows of a pane. Only those on the screen are rendered."""
 
     items: Sequence[T]
     words: Callable[[T], str]
-    """What a filter looks at."""
+    """Returns the text of an item that the filter searches."""
     line: Callable[[T, int], Text]
-    """One of them in at most so many cells."""
+    """Renders an item in at most the given number of cells."""
 
     def __len__(self) -> int:
         return len(self.items)
 
     def containing(self, text: str) -> Rows[T]:
-        """Those that contain the text, whatever the case."""
+        """Return the rows that contain the text, ignoring case."""
         if not text:
             return self
         wanted = text.lower()
-        found = [item for item in self.items if wanted in self.words(item).lower()]
-        return attrs.evolve(self, items=found)
+        matching = [item for item in self.items if wanted in self.words(item).lower()]
+        return attrs.evolve(self, items=matching)
 
     def window(self, first: int, height: int, width: int) -> list[Text]:
-        """At most ``height`` lines from row ``first`` on."""
+        """Render at most ``height`` rows, starting at row ``first``."""
+        # The only place that renders rows: the cost is that of the screen, not of the node.
         return [self.line(item, width) for item in self.items[first : first + height]]

@@ -1,60 +1,97 @@
-"""The whole screen as lines: pure, of any size."""
+"""Render the whole screen as lines. Pure; works for any size."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 from rich.text import Text
 
-from devicemanager.observe.terminal.clustersubject import ClusterSubject
+from devicemanager.observe.terminal.cluster_subject import ClusterSubject
 from devicemanager.observe.terminal.keys import ScreenState
-from devicemanager.observe.terminal.nodesubject import NodeSubject
+from devicemanager.observe.terminal.node_subject import NodeSubject
 from devicemanager.observe.terminal.rows import Pane, Rows, Shown
-from devicemanager.observe.terminal.subject import Subject
 from devicemanager.observe.terminal.text import Glyphs, joined, safe
 from devicemanager.observe.view import ClusterView, NodeView
 
-__all__ = ["Picture", "Screen", "draw", "whole"]
+__all__ = ["Screen", "View", "draw", "whole"]
 
+# Width from which the overview has two columns.
 _WIDE = 150
-"""From so many cells on there are two columns."""
 
-Picture: TypeAlias = NodeView | ClusterView
-"""What can be shown."""
+View: TypeAlias = NodeView | ClusterView
+"""Anything that the screen can show."""
 
 _HELP = """\
-Tab          the next of these; Shift-Tab the one before
-up down k j  a row; PageUp PageDown b f a page; Home End g G all the way
-/            shows only rows that contain what you type; Enter ends typing
-space        holds the picture still, and lets it go on
-q            quits, as Ctrl-C does; Ctrl-Z stops until `fg`
+Tab          next pane; Shift-Tab: previous pane
+up down k j  scroll by a row; PageUp PageDown b f: a page; Home End g G: to the end
+/            show only rows that contain the typed text; Enter: done
+space        pause or resume
+q            quit, like Ctrl-C; Ctrl-Z suspends until `fg`
 """
-_ALL = "0            everything at once; Escape does the same and drops the filter\n"
+_ALL = "0            all panes; Escape also removes the filter\n"
 
 
-def _subject(picture: Picture) -> Subject:
-    return NodeSubject(picture) if isinstance(picture, NodeView) else ClusterSubject(picture)
+class Subject(Protocol):
+    """A view with the names, titles and rows of its panes."""
+
+    @property
+    def panes(self) -> Sequence[Pane]:
+        """Panes in the order of their keys."""
+
+    @property
+    def columns(self) -> Sequence[Sequence[Pane]]:
+        """Panes of the overview, by column on a wide screen."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the source of the view does not report."""
+
+    @property
+    def help(self) -> str:
+        """One line for the key of each pane."""
+
+    def is_available(self, pane: Pane, shown: Shown) -> bool:
+        """Return True if the source reports what the pane shows."""
+
+    def header(self) -> Text:
+        """Return the first line."""
+
+    def legend(self, glyphs: Glyphs) -> Text:
+        """Return the explanation of the glyphs, shown below the help."""
+
+    def title(self, pane: Pane, glyphs: Glyphs) -> Text:
+        """Return what follows a pane's name: empty, or with a trailing space."""
+
+    def rows(self, pane: Pane, shown: Shown, width: int) -> Rows[Any]:
+        """Return the rows of a pane that is ``width`` cells wide."""
+
+    def none(self, pane: Pane) -> str:
+        """Return the text that replaces the rows if there are none."""
+
+
+def _subject(view: View) -> Subject:
+    return NodeSubject(view) if isinstance(view, NodeView) else ClusterSubject(view)
 
 
 @attrs.frozen
 class Screen:
-    """What is to be seen, and how far it may be scrolled."""
+    """Lines of the screen, and how far it can be scrolled."""
 
     lines: tuple[Text, ...]
-    """As many as the screen has rows, none wider than the screen."""
+    """One for each row of the screen; none is wider than the screen."""
     page: int = 1
-    """Rows of a pane that has the screen for itself."""
+    """Number of rows that PageDown scrolls."""
     last: int = 0
-    """The greatest offset."""
+    """Greatest offset."""
     panes: Sequence[Pane] = ()
-    """In the order of their keys."""
+    """Panes in the order of their keys."""
 
 
 def draw(
-    picture: Picture,
+    view: View,
     state: ScreenState,
     width: int,
     height: int,
@@ -62,9 +99,12 @@ def draw(
     notice: str = "",
     about: Sequence[str] = (),
 ) -> Screen:
-    """The screen of so many cells and rows. ``notice`` is what the program itself has to say,
-    such as what it waits for; ``about`` stands below the help, such as where it serves."""
-    subject = _subject(picture)
+    """Render a screen of ``width`` cells and ``height`` rows.
+
+    ``notice`` is a message of the program, such as what it waits for. ``about`` is shown below
+    the help, such as the addresses where it serves.
+    """
+    subject = _subject(view)
     head = [_header(subject, state, width, shown.glyphs)]
     if notice:
         head.append(joined([Text(f" {safe(notice)}", "bold yellow")], width, shown.glyphs))
@@ -78,9 +118,11 @@ def draw(
         middle = _two_columns(subject, width, body, shown)
     else:
         middle = _stacked(_panes(subject, shown, _overview(subject), width), width, body, shown)
+    # Notes explain what is missing; they are worth a line only if no row has to go.
     if not state.help and len(middle) + len(subject.notes) < body:
         middle += [Text(), *_notes(subject, width, shown.glyphs)]
     lines = [*head, *middle[:body]]
+    # Always ``height`` lines: the line with the keys stays at the bottom.
     lines += [Text()] * (height - 1 - len(lines))
     lines.append(_keys_line(subject, state, width, shown))
     return Screen(tuple(lines[:height]), max(body - 1, 1), last, subject.panes)
@@ -95,10 +137,11 @@ def _overview(subject: Subject) -> list[Pane]:
 
 def _header(subject: Subject, state: ScreenState, width: int, glyphs: Glyphs) -> Text:
     line = subject.header()
-    if state.held:
-        line.append("  held still", "bold yellow")
+    if state.paused:
+        line.append("  paused", "bold yellow")
     line = joined([line], width, glyphs)
     line.pad_right(max(width - line.cell_len, 0))
+    # Padded first: the reversed background has to reach the edge of the screen.
     line.stylize("reverse")
     return line
 
@@ -109,7 +152,7 @@ def _keys_line(subject: Subject, state: ScreenState, width: int, shown: Shown) -
         return joined([Text(" /", "bold"), safe(state.filter), Text("_", "blink")], width, glyphs)
     line = Text(" ")
     for number, pane in enumerate([None, *subject.panes]):
-        if pane is not None and not subject.is_told(pane, shown):
+        if pane is not None and not subject.is_available(pane, shown):
             continue
         style = "bold reverse" if pane is state.pane else "bold"
         line.append(str(number), style).append(f" {pane or 'all'} ", "")
@@ -131,7 +174,7 @@ def _help(subject: Subject, about: Sequence[str], glyphs: Glyphs, width: int) ->
 
 
 def _folded(text: str, width: int) -> list[Text]:
-    """All of a text, on as many lines as it takes: addresses are of no use if they are cut."""
+    """Return the whole text on as many lines as it needs: a cut address is useless."""
     text, room = safe(text), max(width - 2, 1)
     return [
         joined([f" {text[start : start + room]}"], width) for start in range(0, len(text), room)
@@ -139,7 +182,6 @@ def _folded(text: str, width: int) -> list[Text]:
 
 
 def _notes(subject: Subject, width: int, glyphs: Glyphs) -> list[Text]:
-    """What this source cannot tell."""
     return [joined([Text(f" {safe(note)}", "dim")], width, glyphs) for note in subject.notes]
 
 
@@ -157,12 +199,12 @@ def _panes(subject: Subject, shown: Shown, panes: Sequence[Pane], width: int) ->
     return [
         _Placed(subject, pane, subject.rows(pane, shown, width))
         for pane in panes
-        if subject.is_told(pane, shown)
+        if subject.is_available(pane, shown)
     ]
 
 
 def _stacked(panes: Sequence[_Placed], width: int, height: int, shown: Shown) -> list[Text]:
-    """One above the other, each with a title."""
+    """Render panes one above the other, each with a title."""
     lines: list[Text] = []
     for placed, share in zip(
         panes, _shares([len(each.rows) for each in panes], height), strict=True
@@ -173,8 +215,12 @@ def _stacked(panes: Sequence[_Placed], width: int, height: int, shown: Shown) ->
 
 
 def _shares(wanted: Sequence[int], height: int) -> list[int]:
-    """Rows of each pane, title included: those that want little get it, the others the same."""
+    """Divide ``height`` rows among panes; ``wanted`` has the rows of each without its title.
+
+    A pane gets at most what it needs, and panes that need more get equal shares.
+    """
     shares = [0] * len(wanted)
+    # Row by row in turn. The number of rows is small, so nothing smarter is needed.
     while height > 0:
         hungry = [number for number, rows in enumerate(wanted) if shares[number] < max(rows, 1) + 1]
         if not hungry:
@@ -189,6 +235,7 @@ def _pane(placed: _Placed, width: int, height: int, shown: Shown) -> list[Text]:
     subject, pane, its_rows = placed.subject, placed.pane, placed.rows
     count, room = len(its_rows), height - 1
     hidden = count - room
+    # Events are oldest first, and the newest matter.
     first = max(hidden, 0) if pane is Pane.EVENTS else 0
     more = f" {hidden} more" if hidden > 0 else ""
     title = _title(subject, pane, width, shown.glyphs, more)
@@ -209,7 +256,7 @@ def _title(subject: Subject, pane: Pane, width: int, glyphs: Glyphs, more: str) 
 def _alone(
     subject: Subject, state: ScreenState, width: int, height: int, shown: Shown
 ) -> tuple[list[Text], int]:
-    """The pane that is looked at, and the greatest offset."""
+    """Render the selected pane alone. Returns its lines and the greatest offset."""
     pane = state.pane
     assert pane is not None
     room = max(height - 1, 0)
@@ -243,10 +290,10 @@ def _two_columns(subject: Subject, width: int, height: int, shown: Shown) -> lis
     return lines
 
 
-def whole(picture: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
-    """All that there is to see, however many lines that takes; for once, not for a screen."""
-    subject, shown = _subject(picture), Shown(glyphs=glyphs)
-    lines = [Text(safe(picture.source), "bold")]
+def whole(view: NodeView, width: int, glyphs: Glyphs) -> list[Text]:
+    """Render all rows of all panes, for output that is not a screen."""
+    subject, shown = _subject(view), Shown(glyphs=glyphs)
+    lines = [Text(safe(view.source), "bold")]
     for placed in _panes(subject, shown, _overview(subject), width):
         lines += _pane(placed, width, max(len(placed.rows), 1) + 1, shown)
     return [*lines, *_notes(subject, width, glyphs)]

@@ -1,4 +1,4 @@
-"""A live view in a program: on which terminal, and what signals mean to it."""
+"""The terminal and the signals of a program with a live view."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _DUMB = ("dumb", "unknown", "")
 
 
 def is_live_terminal() -> bool:
-    """Whether standard output is a terminal that a live view can have: one that moves its
-    cursor, and in whose foreground we are."""
+    """True if standard output is a terminal with cursor control and we are in its foreground."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -31,7 +30,8 @@ def is_live_terminal() -> bool:
 
 
 def standard_terminal() -> Terminal:
-    """The terminal at standard output, with keys if standard input is one, too."""
+    """Return the terminal at standard output; it has keys if standard input is one, too."""
+    # Earlier output must come before the alternate screen, or it would appear inside it.
     sys.stdout.flush()
     return Terminal(sys.stdout.fileno(), _keys_descriptor(), sys.stdout.encoding)
 
@@ -45,21 +45,24 @@ def _keys_descriptor() -> int | None:
 
 
 class TerminalSignals:
-    """What signals about its terminal mean to a view: another size, Ctrl-Z, `fg`, and an end
-    that leaves no time for anything else. A context manager, in the main thread only."""
+    """Signal handlers of a view: resizing, Ctrl-Z, `fg` and Ctrl-\\. A context manager.
+
+    Enter it in the main thread: Python accepts handlers only there.
+    """
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
         self._handlers: dict[signal.Signals, _Handler] = {}
 
     def __enter__(self) -> Self:
-        meant: dict[signal.Signals, Callable[[int, FrameType | None], None]] = {
+        handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]] = {
             signal.SIGWINCH: lambda *_: self._view.redraw(),
             signal.SIGTSTP: self._stops,
             signal.SIGCONT: self._continues,
             signal.SIGQUIT: self._dies,
         }
-        for number, handler in meant.items():
+        for number, handler in handlers.items():
+            # An ignored signal stays ignored: a parent such as nohup has decided that.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._handlers[number] = signal.signal(number, handler)
         return self
@@ -77,7 +80,7 @@ class TerminalSignals:
     def _stops(self, number: int, _: FrameType | None) -> None:
         self._view.terminal.leave()
         _default(number)
-        # Here the process goes on after a SIGCONT; the view takes the terminal by itself.
+        # The process continues here after SIGCONT; the view's thread takes over the terminal.
         signal.signal(number, self._stops)
         self._view.redraw()
 
@@ -91,7 +94,7 @@ class TerminalSignals:
 
 
 def _default(number: int) -> None:
-    """The signal does what it does to a program that does not handle it."""
+    """Perform the default action of the signal."""
     signal.signal(number, signal.SIG_DFL)
-    # To this thread: it has happened before the next line.
+    # To this thread, so that the signal is delivered before the next line runs.
     signal.pthread_kill(threading.get_ident(), number)

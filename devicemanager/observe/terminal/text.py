@@ -1,8 +1,8 @@
-"""Texts that take exactly the cells that they are given, whatever they contain.
+"""Texts that fill exactly the given cells, even if their content is hostile.
 
-Names and messages are what plugins and manifests wrote. On a screen of rows and columns it is
-not enough that they cannot steer the terminal: no character may take another width than we
-count, join with the one before it, or turn the order of its line around.
+Names and messages come from plugins and manifests. It is not enough that they cannot control
+the terminal. In rows and columns no character may be wider than we count, combine with the one
+before it, or reverse the order of its line. Such characters are shown as escapes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from devicemanager.observe.view import DeviceState
 __all__ = ["ASCII", "STYLES", "UNICODE", "Glyphs", "column", "joined", "safe", "shortened"]
 
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
+# Above it are mostly emoji, whose width differs between terminals.
 _LAST_PLAIN = 0xFFFF
-"""Beyond it are mostly emoji, of whose width terminals have different opinions."""
 
 
 @attrs.frozen
 class Glyphs:
-    """The characters of one terminal. States differ by shape, not by colour alone."""
+    """Characters for one terminal. States differ in shape, not only in colour."""
 
     states: Mapping[DeviceState, str]
     ellipsis: str
@@ -36,7 +36,7 @@ class Glyphs:
 UNICODE = Glyphs(
     {
         DeviceState.FREE: "□",
-        DeviceState.HELD: "■",
+        DeviceState.ALLOCATED: "■",
         DeviceState.ALLOCATING: "◐",
         DeviceState.UNHEALTHY: "▲",
         DeviceState.GONE: "✗",
@@ -48,7 +48,7 @@ UNICODE = Glyphs(
 ASCII = Glyphs(
     {
         DeviceState.FREE: ".",
-        DeviceState.HELD: "#",
+        DeviceState.ALLOCATED: "#",
         DeviceState.ALLOCATING: "~",
         DeviceState.UNHEALTHY: "!",
         DeviceState.GONE: "x",
@@ -60,7 +60,7 @@ ASCII = Glyphs(
 
 STYLES: Mapping[DeviceState, str] = {
     DeviceState.FREE: "green",
-    DeviceState.HELD: "bold cyan",
+    DeviceState.ALLOCATED: "bold cyan",
     DeviceState.ALLOCATING: "bold yellow",
     DeviceState.UNHEALTHY: "bold red",
     DeviceState.GONE: "magenta",
@@ -68,7 +68,8 @@ STYLES: Mapping[DeviceState, str] = {
 
 
 def safe(text: str, longest: int = 1000) -> str:
-    """The first ``longest`` characters, with escapes for whatever does not stay in its cell."""
+    """Return the first ``longest`` characters; those that do not fit one cell are escaped."""
+    # Cut first: a message can have megabytes.
     text = text[:longest]
     if text.isascii() and text.isprintable():
         return text
@@ -89,10 +90,10 @@ def _escaped(character: str) -> str:
 
 
 def shortened(text: str, width: int, glyphs: Glyphs = UNICODE) -> str:
-    """``text`` in at most ``width`` cells. Of an id that is too long begin and end stay, since
-    it is the end in which ids of one resource differ."""
+    """Return ``text`` in at most ``width`` cells, with an ellipsis in the middle if needed."""
     if width <= 0:
         return ""
+    # The end stays because IDs of one resource differ mostly at the end.
     tail = min(width // 3, 12)
     if len(text) > 4 * width:
         text = safe(text, 2 * width) + glyphs.ellipsis + safe(text[-width:])
@@ -109,16 +110,17 @@ def shortened(text: str, width: int, glyphs: Glyphs = UNICODE) -> str:
 
 
 def column(text: str, width: int, style: str = "", glyphs: Glyphs = UNICODE) -> Text:
-    """``text`` in exactly ``width`` cells."""
+    """Return ``text`` in exactly ``width`` cells."""
     return Text(set_cell_size(shortened(text, width, glyphs), max(width, 0)), style)
 
 
 def joined(parts: Iterable[Text | str], width: int, glyphs: Glyphs = UNICODE) -> Text:
-    """The parts, which are safe already, as one line of at most ``width`` cells."""
+    """Join parts, which must be safe already, to one line of at most ``width`` cells."""
     line = Text(no_wrap=True, end="")
     for part in parts:
         line.append(part)
     if line.cell_len > width:
+        # One cell less, for the ellipsis that marks a cut line.
         line.truncate(max(width - 1, 0))
         if width > 0:
             line.append(glyphs.ellipsis)

@@ -1,7 +1,16 @@
-"""The terminal itself: taken over, and given back whatever happens.
+"""Take over the terminal and restore it in every case.
 
-Everything is written past ``sys.stdout``: a thread that is stuck in its buffer, since nobody
-reads, would hold a lock that the interpreter's end waits for.
+Three things make this hard:
+
+* The terminal is shared. After ``&``, ``bg`` or Ctrl-Z it belongs to the shell: reading then
+  steals the user's typing, and setting its mode stops the process. So each access first checks
+  that we are in the foreground.
+* A write can block without end, after Ctrl-S or if the other side of a pseudo-terminal does not
+  read. Restoring the terminal must not wait for such a write longer than ``_PATIENCE``.
+* A signal handler can interrupt any line, including one that has the lock.
+
+Output bypasses ``sys.stdout``: a thread that blocks in its buffer has a lock that the exit of
+the interpreter waits for.
 """
 
 from __future__ import annotations
@@ -17,24 +26,25 @@ from typing import Any
 
 __all__ = ["Terminal", "is_foreground"]
 
+# Alternate screen, no cursor, no wrapping, clear.
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
-"""The alternate screen; no cursor; nothing wraps; empty."""
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
+# Seconds that restoring waits, twice, for a blocked write.
 _PATIENCE = 1.0
-"""Seconds for which giving back waits, twice, for a write that is stuck."""
 
 
 def is_foreground(descriptor: int) -> bool:
-    """Whether the terminal is ours to draw on and to read from: not so after ``&`` or ``bg``."""
+    """True if we may draw on the terminal and read from it: not after ``&`` or ``bg``."""
     try:
         return os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
-        # It does not control us, so no shell shares it with us; or it is gone, as using it tells.
+        # Not our controlling terminal, so no shell shares it with us. Or it is gone; then the
+        # next use fails.
         return True
 
 
 class Terminal:
-    """The terminal at two descriptors. May be used from any thread and in a signal handler.
+    """Terminal at two descriptors. Thread-safe; may be used in a signal handler.
 
     ``enter`` and ``leave`` may be called in any order and any number of times.
     """
@@ -45,22 +55,22 @@ class Terminal:
         self._given_input = input_
         self.output = output
         self._encoding = encoding
-        # A handler may come while its own thread holds it.
+        # Reentrant: a signal handler can run while its own thread has the lock.
         self._lock = threading.RLock()
         self._saved: list[Any] | None = None
         self._entered = False
         self._given_up = False
         self._drawn: list[str] = []
         self._stale = False
-        """Whether somebody else wrote on the screen since."""
+        """True if another program may have written on the screen."""
 
     @property
     def is_entered(self) -> bool:
-        """Whether the terminal shows our screen."""
+        """True while the terminal shows our screen."""
         return self._entered
 
     def size(self) -> tuple[int, int]:
-        """Cells and rows. One that says 0, as some do, counts as 80 by 24."""
+        """Return width and height. Terminals that report 0 count as 80 by 24."""
         try:
             width, height = os.get_terminal_size(self.output)
         except OSError:
@@ -68,7 +78,7 @@ class Terminal:
         return (width or 80, height or 24)
 
     def enter(self) -> None:
-        """Take the terminal over, if it is ours to take. Raises OSError if it is gone."""
+        """Take over the terminal if we are in the foreground. Raises OSError if it is gone."""
         with self._lock:
             if self._entered or self._given_up or not is_foreground(self.output):
                 return
@@ -78,24 +88,25 @@ class Terminal:
             self._write(_ENTER)
 
     def _set_keys(self) -> None:
-        """Keys come at once and are not shown; Ctrl-C and Ctrl-Z stay signals. Ctrl-\\ is none:
-        nobody could restore the terminal after it."""
+        """Deliver keys at once and without echo; Ctrl-C and Ctrl-Z stay signals."""
         if self.input is None or not is_foreground(self.input):
             return
         with contextlib.suppress(termios.error):
             mode = termios.tcgetattr(self.input)
             if self._saved is None:
-                # Once: a shell that brings us back may bring back our own mode as well.
+                # Only once: after `fg` a shell may restore our own mode, not the original.
                 self._saved = termios.tcgetattr(self.input)
             mode[3] &= ~(termios.ECHO | termios.ICANON)
             mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+            # Ctrl-\\ would end the process without restoring the terminal.
             mode[6][termios.VQUIT] = b"\0"
             with _background_writes():
                 termios.tcsetattr(self.input, termios.TCSANOW, mode)
 
     def leave(self, *, for_good: bool = False) -> None:
-        """Give the terminal back as it was; ``for_good``, nothing takes it again. Never
-        raises: there may be none any more."""
+        """Restore the terminal; ``for_good`` makes later calls of ``enter`` do nothing. Never
+        raises, even if the terminal is gone."""
+        # Before the lock: a thread that waits for it in ``enter`` must not succeed afterwards.
         self._given_up |= for_good
         with self._patiently() as is_ours:
             if not self._entered:
@@ -105,15 +116,16 @@ class Terminal:
                 if self.input is not None and self._saved is not None:
                     termios.tcsetattr(self.input, termios.TCSANOW, self._saved)
             with contextlib.suppress(OSError):
+                # Without the lock a write of another thread still blocks; ours would, too.
                 if is_ours:
                     self._write(_LEAVE)
 
     @contextlib.contextmanager
     def _patiently(self) -> Iterator[bool]:
-        """Holds the lock, or goes on without it (False) where a write is stuck for too long. One
-        that Ctrl-S holds up is let go."""
+        """Take the lock, or continue without it (False) if a write blocks for too long."""
         taken = self._lock.acquire(timeout=_PATIENCE)
         if not taken:
+            # The write may be blocked by Ctrl-S: do what Ctrl-Q does.
             with contextlib.suppress(termios.error, OSError):
                 termios.tcflow(self.output, termios.TCOON)
             taken = self._lock.acquire(timeout=_PATIENCE)
@@ -124,14 +136,14 @@ class Terminal:
                 self._lock.release()
 
     def close(self) -> None:
-        """After ``leave`` for good: let go of what was opened for the keys."""
+        """Close the descriptor of the keys, after ``leave(for_good=True)``."""
         if self.input is not None and self.input != self._given_input:
             os.close(self.input)
         self.input = None
 
     def resume(self) -> None:
-        """The process goes on after a stop, perhaps in the background: a shell has had the
-        terminal meanwhile."""
+        """Take over the terminal again after the process was stopped and continued."""
+        # Only if it is in the foreground now, which ``enter`` checks; after `bg` it is not.
         with self._patiently() as is_ours:
             was_entered, self._entered = self._entered, False
             if was_entered and is_ours:
@@ -139,15 +151,15 @@ class Terminal:
                     self.enter()
 
     def forget_drawn(self) -> None:
-        """Somebody else wrote on the screen, or it has another size: it is drawn anew. Never
-        waits, so that a signal handler may call it."""
+        """Draw everything next time: the contents or the size of the screen changed."""
+        # Takes no lock, since a signal handler calls it.
         self._stale = True
 
     def read(self) -> bytes | None:
-        """The keys that have been pressed; None if there are none, or if they are not for us.
-        Raises OSError if the terminal is gone."""
+        """Return the pressed keys; None if there are none or they are not for us. Raises OSError
+        if the terminal is gone."""
         with self._lock:
-            # What a wait for keys has found may be what somebody types for a shell by now.
+            # Checked again: the shell may own the terminal since ``poll`` reported the keys.
             if self.input is None or not self._entered or not is_foreground(self.input):
                 return None
             try:
@@ -159,7 +171,7 @@ class Terminal:
         return data
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show these lines, of which only those that differ are written. Raises OSError."""
+        """Show the lines; only those that changed are written. Raises OSError."""
         with self._lock:
             if not self._entered:
                 return
@@ -168,7 +180,8 @@ class Terminal:
             parts = [] if self._drawn else ["\x1b[0m\x1b[2J"]
             for number, line in enumerate(lines):
                 if number >= len(self._drawn) or self._drawn[number] != line:
-                    # Emptied before: after a full line the cursor still stands on its end.
+                    # Cleared first: after a full line the cursor is still on the last cell,
+                    # and clearing to the end of the line would remove it.
                     parts.append(f"\x1b[{number + 1};1H\x1b[0m\x1b[2K{line}")
             if len(lines) < len(self._drawn):
                 parts.append(f"\x1b[{len(lines) + 1};1H\x1b[0m\x1b[J")
@@ -176,25 +189,26 @@ class Terminal:
             self._write("".join(parts))
 
     def _write(self, text: str) -> None:
+        # ``os.write`` may write only a part, as when a signal arrives.
         rest = memoryview(text.encode(self._encoding, "backslashreplace"))
         while rest:
             rest = rest[os.write(self.output, rest) :]
 
 
 def _reopened(descriptor: int) -> int:
-    """The same terminal, to be read without waiting. To say that of the descriptor itself would
-    say it to every program that shares it, the shell among them."""
+    """Return a non-blocking descriptor of the same terminal."""
+    # Opened again: O_NONBLOCK on the given one would apply to the shell, too, which shares it.
     try:
         flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(f"/proc/self/fd/{descriptor}", flags)
-    except OSError:  # somebody else's, as after su
+    except OSError:  # owned by another user, as after su
         return descriptor
 
 
 @contextlib.contextmanager
 def _background_writes() -> Iterator[None]:
-    """A program in the background is stopped when it sets a terminal's mode, unless it blocks
-    the signal; between a look and the call the foreground may change."""
+    """Block SIGTTOU, which stops a background process that sets the terminal's mode."""
+    # Needed although callers check the foreground: it can change between check and call.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     try:
         yield

@@ -1,4 +1,4 @@
-"""What two pictures of one builder differ in, told by identity: cheap for a big node."""
+"""Find the differences between two views of one builder, by identity: cheap for a large node."""
 
 from __future__ import annotations
 
@@ -20,49 +20,51 @@ T = TypeVar("T")
 
 @attrs.frozen
 class DevicesDelta:
-    """Devices of one resource that have changed; its layout is the same as before."""
+    """Changed devices of one resource whose layout is unchanged."""
 
     resource: ResourceView
     numbers: tuple[int, ...]
-    """Those whose state, health or holder is another one. Ascending."""
+    """Numbers of devices with a different state, health or holder. Ascending."""
 
 
 @attrs.frozen
 class Delta:
-    """What leads from one picture to a later one."""
+    """Changes from one view to a later one."""
 
     revision: int
     resources: tuple[ResourceView, ...] = ()
-    """New ones, and those with other devices: to be drawn anew."""
+    """New resources and those with a different layout; they must be redrawn."""
     devices: tuple[DevicesDelta, ...] = ()
     removed_resources: tuple[str, ...] = ()
     plugins: tuple[PluginView, ...] | None = None
-    """All of them, if one has changed; else None."""
+    """All plugins if one has changed, else None."""
     pods: tuple[PodInfo, ...] = ()
-    """New and changed ones."""
+    """New and changed pods."""
     removed_pods: tuple[str, ...] = ()
-    """UIDs."""
+    """UIDs of pods that are gone."""
     events: tuple[Event, ...] = ()
-    """Later than those of the picture before."""
+    """Events newer than those of the earlier view."""
     node: bool = False
-    """Whether anything else is different: serving, NUMA nodes, names."""
+    """True if anything else is different: serving, NUMA nodes, names."""
 
 
 def delta(before: NodeView, after: NodeView) -> Delta:
-    """What is different. Values that are one object count as the same."""
+    """Compare two views. Values that are one object count as equal without a comparison."""
     old = {resource.name: resource for resource in before.resources}
+    # Identity is enough: the builder reuses the object of an unchanged resource.
     changed = [each for each in after.resources if old.get(each.name) is not each]
     same_layout = [each for each in changed if not _is_other_layout(old.get(each.name), each)]
+    # A resource with another layout is sent whole: device numbers mean something else now.
     return Delta(
         after.revision,
         tuple([each for each in changed if _is_other_layout(old.get(each.name), each)]),
         tuple([_devices(old[each.name], each) for each in same_layout]),
         _gone(before.resources, after.resources, "name"),
         None if before.plugins is after.plugins else after.plugins,
-        _put(before.pods, after.pods),
+        _new(before.pods, after.pods),
         _gone(before.pods, after.pods, "uid"),
-        _later(before, after),
-        _facts(before) != _facts(after),
+        _newer_events(before, after),
+        _node_fields(before) != _node_fields(after),
     )
 
 
@@ -71,25 +73,29 @@ def _is_other_layout(old: ResourceView | None, new: ResourceView) -> bool:
 
 
 def _devices(old: ResourceView, new: ResourceView) -> DevicesDelta:
+    # States are enum members, so ``is`` compares 10,000 of them without calling ``__eq__``.
     numbers = [
         number
         for number, (state, was) in enumerate(zip(new.states, old.states, strict=True))
         if state is not was
     ]
-    found = set(numbers)
+    changed = set(numbers)
     if old.health is not new.health:
+        # The columns differ in length if a listed device became an unlisted one or vice versa.
         pairs = zip_longest(new.health, old.health)
-        found.update(number for number, (health, was) in enumerate(pairs) if health != was)
+        changed.update(number for number, (health, was) in enumerate(pairs) if health != was)
+    # Holders can change while the state stays: a device passes from an init container to an app.
     others = {id_ for id_, holders in new.holders.items() if old.holders.get(id_) != holders}
     others |= old.holders.keys() - new.holders.keys()
     if others:
-        found.update(number for number, id_ in enumerate(new.layout.ids) if id_ in others)
-    return DevicesDelta(new, tuple(sorted(found)))
+        changed.update(number for number, id_ in enumerate(new.layout.ids) if id_ in others)
+    return DevicesDelta(new, tuple(sorted(changed)))
 
 
-def _put(before: tuple[PodInfo, ...], after: tuple[PodInfo, ...]) -> tuple[PodInfo, ...]:
+def _new(before: tuple[PodInfo, ...], after: tuple[PodInfo, ...]) -> tuple[PodInfo, ...]:
     if before is after:
         return ()
+    # ``id`` is safe here: ``before`` keeps its objects alive, so no ID can be reused.
     same = set(map(id, before))
     return tuple([pod for pod in after if id(pod) not in same])
 
@@ -98,23 +104,24 @@ def _gone(before: Iterable[object], after: Iterable[object], key: str) -> tuple[
     if before is after:
         return ()
     name = attrgetter(key)
-    there = set(map(name, after))
-    return tuple([name(each) for each in before if name(each) not in there])
+    present = set(map(name, after))
+    return tuple([name(each) for each in before if name(each) not in present])
 
 
-def _later(before: NodeView, after: NodeView) -> tuple[Event, ...]:
+def _newer_events(before: NodeView, after: NodeView) -> tuple[Event, ...]:
+    # By number, not by identity: the buffer drops old events while new ones are added.
     last = before.events[-1].number if before.events else 0
     return tuple([event for event in after.events or () if event.number > last])
 
 
-def _facts(picture: NodeView) -> tuple[object, ...]:
+def _node_fields(view: NodeView) -> tuple[object, ...]:
     return (
-        picture.source,
-        picture.name,
-        picture.kubelet_version,
-        picture.serving,
-        picture.policy,
-        picture.scope,
-        picture.numa_nodes,
-        picture.notes,
+        view.source,
+        view.name,
+        view.kubelet_version,
+        view.serving,
+        view.policy,
+        view.scope,
+        view.numa_nodes,
+        view.notes,
     )

@@ -1,4 +1,4 @@
-"""Many nodes in a cluster as one picture: a row for each, and their devices together."""
+"""View of many nodes in a cluster: a row for each node, and the totals of their devices."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from devicemanager.core.nodestatus.conditions import NodeCondition
 from devicemanager.kubelet.pods.records import PodStore
 from devicemanager.kubelet.telemetry import NodeTelemetry
 
-__all__ = ["ClusterNodeView", "ClusterPictures", "ClusterView", "ResourceTotals"]
+__all__ = ["ClusterNodeView", "ClusterView", "ClusterViewBuilder", "ResourceTotals"]
 
+# A view is reused for this multiple of the time that it took to build.
 _SHARE = 10
-"""A picture lasts so many times as long as it took to make."""
 
 
 @attrs.frozen
 class ResourceTotals:
-    """Devices of one resource, on one node or on all."""
+    """Device counts of one resource, on one node or on all."""
 
     name: str
     capacity: int
     allocatable: int
-    """Healthy ones, held or not."""
+    """Healthy devices, allocated or not."""
     held: int
-    """Those that containers hold, healthy or not."""
+    """Allocated devices, healthy or not."""
 
 
 @attrs.frozen
@@ -38,15 +38,15 @@ class ClusterNodeView:
     name: str
     ready: bool
     problems: tuple[str, ...]
-    """Why it is not ready, what it is short of, and the faults that its annotation lists."""
+    """Why it is not ready, its pressure conditions, and the faults in its annotation."""
     silent: bool
+    """True if the node has stopped reporting."""
     resources: tuple[ResourceTotals, ...]
     """Sorted by name."""
     pods: tuple[tuple[str, int], ...]
-    """How many are in each phase, sorted by phase."""
+    """Number of pods in each phase, sorted by phase."""
     rejection: str
-    """Of the latest pod that was rejected: its name, why, and what the node said; empty if none
-    was."""
+    """Name, reason and message of the last rejected pod; empty if there was none."""
 
 
 @attrs.frozen
@@ -54,11 +54,11 @@ class ClusterView:
     """The nodes of one process."""
 
     source: str
-    """Which cluster."""
+    """URL of the cluster."""
     nodes: tuple[ClusterNodeView, ...]
-    """Sorted by name, numbers in names as numbers."""
+    """Sorted by name; a number at the end of a name is compared as a number."""
     resources: tuple[ResourceTotals, ...]
-    """Of all nodes together, sorted by name."""
+    """Totals of all nodes, sorted by name."""
     notes: tuple[str, ...] = ()
 
 
@@ -74,8 +74,8 @@ class _Faults(Protocol):
     def active(self) -> Iterable[object]: ...
 
 
-class SeenNode(Protocol):
-    """A node that can be looked at; see ``ClusterNode``."""
+class ObservedNode(Protocol):
+    """A node of the cluster, reduced to what is shown; see ``ClusterNode``."""
 
     @property
     def kubelet(self) -> _Kubelet: ...
@@ -86,16 +86,16 @@ class SeenNode(Protocol):
     def conditions(self) -> tuple[NodeCondition, ...]: ...
 
 
-class ClusterPictures:
-    """Makes pictures of nodes that come and go. To be used by one thread."""
+class ClusterViewBuilder:
+    """Builds views of nodes that come and go. Not thread-safe."""
 
     def __init__(
         self,
         source: str,
-        nodes: Callable[[], Mapping[str, SeenNode]],
+        nodes: Callable[[], Mapping[str, ObservedNode]],
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``nodes`` gives those that there are, by name; ``now`` is in seconds."""
+        """``nodes`` returns the current nodes by name; ``now`` is in seconds."""
         self._source = source
         self._nodes = nodes
         self._now = now
@@ -103,27 +103,34 @@ class ClusterPictures:
         self._due = 0.0
         self._rejections: dict[str, str] = {}
 
-    def look(self) -> ClusterView:
-        """A picture as of now; of many nodes one that lasts a while, so that looking takes no
-        more than a tenth of a processor."""
+    def refresh(self) -> ClusterView:
+        """Return the current view, or a recent one. With many nodes a view is reused for a
+        while, so that building views uses at most 10 % of a CPU."""
         began = self._now()
         if self._latest is None or began >= self._due:
-            self._latest = self._made()
+            self._latest = self._build()
             ended = self._now()
+            # Pause in proportion to the cost, which grows with the number of nodes.
             self._due = ended + (ended - began) * _SHARE
         return self._latest
 
-    def _made(self) -> ClusterView:
-        found = self._nodes()
-        self._rejections = {name: text for name, text in self._rejections.items() if name in found}
-        nodes = tuple([self._node(name, found[name]) for name in sorted(found, key=_natural)])
-        return ClusterView(self._source, nodes, _together(nodes))
+    def _build(self) -> ClusterView:
+        current = self._nodes()
+        # A new node of the same name must not show the rejection of the old one.
+        self._rejections = {
+            name: text for name, text in self._rejections.items() if name in current
+        }
+        nodes = tuple([self._node(name, current[name]) for name in sorted(current, key=_natural)])
+        return ClusterView(self._source, nodes, _totals(nodes))
 
-    def _node(self, name: str, node: SeenNode) -> ClusterNodeView:
+    def _node(self, name: str, node: ObservedNode) -> ClusterNodeView:
+        # Ready is the last condition, as in the kubelet's status (``defaultNodeStatusFuncs``).
         *pressures, ready = node.conditions()
         records = node.kubelet.pod_store.records()
+        # In order of arrival, so that the newest rejection is the one that stays.
         for record in records:
             if record.rejected:
+                # Remembered: the record is removed when the pod is deleted from the API server.
                 text = f"{record.pod.namespace}/{record.pod.name} {record.reason}: {record.message}"
                 self._rejections[name] = text
         return ClusterNodeView(
@@ -147,19 +154,20 @@ class ClusterPictures:
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """``virtual-9`` before ``virtual-10``."""
+    """Sort key that puts ``virtual-9`` before ``virtual-10``."""
     prefix, _, number = name.rpartition("-")
+    # The limit keeps a name such as n-000…0 from becoming a number of thousands of digits.
     if number.isascii() and number.isdecimal() and len(number) < 10:
         return prefix, int(number), name
     return name, -1, name
 
 
-def _together(nodes: Iterable[ClusterNodeView]) -> tuple[ResourceTotals, ...]:
+def _totals(nodes: Iterable[ClusterNodeView]) -> tuple[ResourceTotals, ...]:
     sums: dict[str, list[int]] = {}
     for node in nodes:
         for each in node.resources:
-            of = sums.setdefault(each.name, [0, 0, 0])
-            of[0] += each.capacity
-            of[1] += each.allocatable
-            of[2] += each.held
+            total = sums.setdefault(each.name, [0, 0, 0])
+            total[0] += each.capacity
+            total[1] += each.allocatable
+            total[2] += each.held
     return tuple([ResourceTotals(name, *sums[name]) for name in sorted(sums)])

@@ -1,4 +1,12 @@
-"""Devices of a resource as columns: from its list, and from who holds what."""
+"""Build the device columns of a resource from its list and the ledger's allocations.
+
+``Holders`` inverts the ledger, which maps pods to devices, and keeps the inversion up to date
+pod by pod. ``Layouts`` reuses the layout of a resource while its device IDs and NUMA nodes are
+unchanged. ``resource_view`` puts both together. A device appears in one of four cases:
+
+1. listed and free, 2. listed and in use (allocated or reserved), 3. listed but unhealthy,
+which hides the first two, 4. allocated although no plugin lists it any more.
+"""
 
 from __future__ import annotations
 
@@ -15,42 +23,43 @@ from devicemanager.observe.view.values import DeviceState, Holder, Layout, Resou
 
 __all__ = ["Holders", "Layouts", "by_node", "resource_view"]
 
+# All allocations of one pod.
 _Rows = tuple[tuple[ResourceName, ContainerName, AllocatedDevices], ...]
-"""All that one pod holds."""
 
 
 class Holders:
-    """Who holds which device, kept from look to look: an update costs what changed."""
+    """Allocated devices with their holders; an update costs what changed."""
 
     def __init__(self) -> None:
-        self._seen: Mapping[PodUid, AllocatedByContainer] = {}
+        self._current: Mapping[PodUid, AllocatedByContainer] = {}
         self._rows: dict[PodUid, _Rows] = {}
-        self._of: dict[ResourceName, dict[str, tuple[Holder, ...]]] = {}
+        self._by_resource: dict[ResourceName, dict[str, tuple[Holder, ...]]] = {}
 
     def update(self, held: Mapping[PodUid, AllocatedByContainer]) -> set[ResourceName]:
-        """Take over what is held now. Returns the resources for which that is news."""
-        seen, touched = self._seen, set[ResourceName]()
-        for pod in [pod for pod in seen if held.get(pod) is not seen[pod]]:
-            touched |= self._remove(pod)
+        """Replace the allocations. Returns the resources whose holders changed."""
+        before, changed = self._current, set[ResourceName]()
+        # The ledger replaces a pod's allocations and never changes them: identity is enough.
+        for pod in [pod for pod in before if held.get(pod) is not before[pod]]:
+            changed |= self._remove(pod)
         for pod, holdings in held.items():
-            if seen.get(pod) is not holdings:
-                touched |= self._add(pod, holdings)
-        self._seen = held
-        return touched
+            if before.get(pod) is not holdings:
+                changed |= self._add(pod, holdings)
+        self._current = held
+        return changed
 
     def resources(self) -> set[ResourceName]:
-        """Those of which somebody holds a device."""
-        return {resource for resource, holders in self._of.items() if holders}
+        """Return the resources with an allocated device."""
+        return {resource for resource, holders in self._by_resource.items() if holders}
 
     def of(self, resource: ResourceName) -> dict[str, tuple[Holder, ...]]:
-        """Device id to its holders; a copy."""
-        return dict(self._of.get(resource, ()))
+        """Return the holders of each allocated device by device ID; a copy."""
+        return dict(self._by_resource.get(resource, ()))
 
     def nodes(self, resource: ResourceName, id_: str) -> Nodes:
-        """The NUMA nodes of a held device, as they were when it was allocated."""
-        for holder in self._of[resource][id_]:
-            for of, _, holding in self._rows[PodUid(holder.pod)]:
-                if of == resource:
+        """Return the NUMA nodes that an allocated device had when it was allocated."""
+        for holder in self._by_resource[resource][id_]:
+            for name, _, holding in self._rows[PodUid(holder.pod)]:
+                if name == resource:
                     found = [node for node, ids in holding.devices.items() if id_ in ids]
                     return None if found == [WITHOUT_TOPOLOGY] else tuple(sorted(found))
         return None
@@ -63,10 +72,13 @@ class Holders:
                 for resource, holding in by_resource.items()
             ]
         )
+        # Stored, because ``_remove`` runs when the ledger no longer has them.
         self._rows[pod] = rows
         for resource, container, holding in rows:
-            holders, holder = self._of.setdefault(resource, {}), (Holder(pod, container),)
+            holders = self._by_resource.setdefault(resource, {})
+            holder = (Holder(pod, container),)
             for id_ in holding.ids:
+                # Not exclusive: containers of a pod share devices that an init container reuses.
                 before = holders.get(id_)
                 holders[id_] = holder if before is None else (*before, *holder)
         return {resource for resource, _, _ in rows}
@@ -74,7 +86,7 @@ class Holders:
     def _remove(self, pod: PodUid) -> set[ResourceName]:
         rows = self._rows.pop(pod, ())
         for resource, _, holding in rows:
-            holders = self._of[resource]
+            holders = self._by_resource[resource]
             for id_ in holding.ids:
                 left = tuple([each for each in holders.pop(id_, ()) if each.pod != pod])
                 if left:
@@ -86,37 +98,39 @@ class Holders:
 
 
 class Layouts:
-    """The latest layout of each resource, to be the same object until it changes."""
+    """Latest layout of each resource: the same object until it changes."""
 
     def __init__(self) -> None:
-        self._known: dict[ResourceName, tuple[DeviceIndex, Mapping[str, Nodes], Layout]] = {}
+        self._latest: dict[ResourceName, tuple[DeviceIndex, Mapping[str, Nodes], Layout]] = {}
 
     def of(
         self, resource: ResourceName, device_index: DeviceIndex, others: Mapping[str, Nodes]
     ) -> Layout:
-        """Of the listed devices, and of ``others`` that are not listed."""
-        before = self._known.get(resource)
+        """Return the layout of the listed devices and of ``others``, which are not listed."""
+        before = self._latest.get(resource)
         if before is not None and before[0] is device_index and before[1] == others:
             return before[2]
         layout = _layout(device_index, others)
+        # A re-registered plugin gets a new index, usually with the same devices.
         if before is not None and (before[2].ids, before[2].numa) == (layout.ids, layout.numa):
             layout = before[2]
-        self._known[resource] = device_index, others, layout
+        self._latest[resource] = device_index, others, layout
         return layout
 
     def keep_only(self, resources: Iterable[ResourceName]) -> None:
-        """Forget those of all other resources."""
-        self._known = {name: self._known[name] for name in resources if name in self._known}
+        """Remove the layouts of all other resources."""
+        self._latest = {name: self._latest[name] for name in resources if name in self._latest}
 
 
 def _layout(device_index: DeviceIndex, others: Mapping[str, Nodes]) -> Layout:
     ids = tuple(sorted(others))
     numa = (*device_index.numa, *(others[id_] for id_ in ids))
+    # Unlisted devices come last, so that they do not change the numbers of listed ones.
     return Layout((*device_index.ids, *ids), numa, by_node(numa))
 
 
 def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
-    """``Layout.by_node`` of a column of NUMA nodes."""
+    """Compute ``Layout.by_node`` from a column of NUMA nodes."""
     members: dict[int | None, list[int]] = {}
     for number, nodes in enumerate(numa):
         members.setdefault(_lowest(nodes), []).append(number)
@@ -126,6 +140,7 @@ def by_node(numa: Iterable[Nodes]) -> dict[int | None, tuple[int, ...]]:
 def _lowest(nodes: Nodes) -> int | None:
     if not nodes:
         return None
+    # Plugins can send any number; no machine has nodes outside this range.
     return min((node for node in nodes if 0 <= node < MAX_NUMA_NODES), default=None)
 
 
@@ -144,10 +159,11 @@ def resource_view(
     reserved: Iterable[Reserved],
     layouts: Layouts,
 ) -> ResourceView:
-    """A resource as it is now; ``devices`` is None for one that nobody knows any more."""
+    """Build the view of a resource; ``devices`` is None if the kubelet has removed it."""
     devices = devices or EMPTY
     held = holders.of(name)
     index = devices.device_index.index
+    # Allocated, but no longer listed: without these rows, a pod's device would be missing.
     others = {id_: holders.nodes(name, id_) for id_ in held if id_ not in index}
     allocating = _reserved(name, held, reserved)
     return ResourceView(
@@ -165,16 +181,17 @@ def resource_view(
 def _reserved(
     name: ResourceName, held: dict[str, tuple[Holder, ...]], reserved: Iterable[Reserved]
 ) -> set[DeviceId]:
-    """Adds holders of what is reserved to ``held``. Returns what is being allocated."""
-    found = set[DeviceId]()
+    """Add the holders of reserved devices to ``held``. Returns the devices being allocated."""
+    allocating = set[DeviceId]()
     for pod, resource, ids in reserved:
         if resource == name:
             for id_ in ids:
                 if id_ not in held:
                     held[id_] = (Holder(pod),)
+                    # With quirk Q4 a failed admission leaves a device reserved without a pod.
                     if pod != LEAKED:
-                        found.add(id_)
-    return found
+                        allocating.add(id_)
+    return allocating
 
 
 def _states(
@@ -184,11 +201,12 @@ def _states(
     others: int,
 ) -> tuple[DeviceState, ...]:
     size = devices.capacity
-    if devices.reported is None:  # no list since the plugin has left
+    if devices.reported is None:  # no list since the plugin disconnected
         return (DeviceState.GONE,) * (size + others)
     states = [DeviceState.FREE] * size
     index = devices.device_index
-    _put(states, index.bits(map(DeviceId, held)), DeviceState.HELD)
+    # The order is the priority: a later state replaces an earlier one.
+    _put(states, index.bits(map(DeviceId, held)), DeviceState.ALLOCATED)
     _put(states, index.bits(allocating), DeviceState.ALLOCATING)
     _put(states, ((1 << size) - 1) & ~devices.healthy, DeviceState.UNHEALTHY)
     return (*states, *(DeviceState.GONE,) * others)

@@ -1,4 +1,4 @@
-"""Pictures of a ``MockKubelet``, one after another, each for the price of what changed."""
+"""Build views of a ``MockKubelet``; each costs what changed since the one before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from devicemanager.kubelet.pods.pod_info import PodClaims
 from devicemanager.observe.view.devices import Holders, Layouts, resource_view
 from devicemanager.observe.view.plugins import Plugins
 from devicemanager.observe.view.pods import Pods
-from devicemanager.observe.view.reuse import kept, reuse_unchanged
+from devicemanager.observe.view.reuse import reuse_equal, reuse_unchanged
 from devicemanager.observe.view.values import NodeView, ResourceView
 
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["KubeletView"]
 
 LATEST_EVENTS = 200
-"""So many events are shown."""
+"""Number of events that a view contains."""
 
 
 class KubeletView:
-    """Looks at a kubelet. May be asked from any thread; costs whoever admits nothing but the
-    lock's time of one step for each resource, plugin and pod."""
+    """Builder of views of one kubelet. Thread-safe.
+
+    It takes the kubelet's lock for one short step per resource, plugin and pod, so admissions
+    are not delayed.
+    """
 
     def __init__(self, kubelet: MockKubelet) -> None:
         self._kubelet = kubelet
@@ -41,7 +44,7 @@ class KubeletView:
         self._plugins = Plugins(kubelet.calls)
         self._pods = Pods(kubelet.pod_store, self._claims_of)
         settings = kubelet.settings
-        self._picture = NodeView(
+        self._view = NodeView(
             0,
             f"mock kubelet at {kubelet.root}",
             settings.node_name,
@@ -52,38 +55,43 @@ class KubeletView:
             events=(),
         )
 
-    def look(self) -> NodeView:
-        """The node as it is now: the picture before, if nothing has changed since."""
+    def refresh(self) -> NodeView:
+        """Return the view of this moment: the one before if nothing has changed."""
         with self._lock:
-            before = self._picture
-            # First: what happens after that is seen by the next look at the latest.
+            before = self._view
+            # One lock for the whole view, because its parts reuse state of the view before.
+            # Events first: an event that is missing here wakes the observer for another refresh.
+            # The other way, a view could contain an event and not yet its effect.
             events = self._kubelet.events.recent()[-LATEST_EVENTS:]
-            seen = self._snapshot()
-            resources = self._resources.look(seen)
-            picture = attrs.evolve(
+            snapshot = self._snapshot()
+            resources = self._resources.refresh(snapshot)
+            view = attrs.evolve(
                 before,
-                serving=seen is not None,
+                serving=snapshot is not None,
                 numa_nodes=self._numa_nodes(resources),
                 resources=resources,
-                plugins=self._plugins.look(seen),
-                pods=self._pods.refresh({} if seen is None else seen.held),
-                events=before.events if _is_tail(before.events, events) else events,
+                plugins=self._plugins.refresh(snapshot),
+                pods=self._pods.refresh({} if snapshot is None else snapshot.held),
+                events=before.events if _is_same_tail(before.events, events) else events,
             )
-            if picture.numa_nodes != before.numa_nodes or any(
-                map(operator.is_not, _parts(before), _parts(picture))
+            if view.numa_nodes != before.numa_nodes or any(
+                map(operator.is_not, _parts(before), _parts(view))
             ):
-                self._picture = attrs.evolve(picture, revision=before.revision + 1)
-            return self._picture
+                self._view = attrs.evolve(view, revision=before.revision + 1)
+            return self._view
 
     def _snapshot(self) -> ManagerSnapshot | None:
+        # One consistent snapshot for resources, plugins and pods. Separate readings could show
+        # a device as allocated to a pod that does not have it.
         try:
             return self._kubelet.manager.snapshot()
-        except RequestError:  # it is stopped
+        except RequestError:  # the kubelet is stopped
             return None
 
     def _numa_nodes(self, resources: Iterable[ResourceView]) -> tuple[int, ...]:
         settings = self._kubelet.settings
-        # Without a machine's nodes the topology manager takes those that devices name.
+        # Not only the machine's nodes: a plugin may name others, and its devices must be shown.
+        # Without configured NUMA nodes the Topology Manager uses those that devices name.
         nodes = set() if settings.topology_grows else set(settings.topology.nodes)
         nodes.update(
             node for resource in resources for node in resource.layout.by_node if node is not None
@@ -93,66 +101,61 @@ class KubeletView:
     def _claims_of(self, uid: str) -> PodClaims:
         try:
             return self._kubelet.claim_devices(uid)
-        except (RequestError, StartError):  # the pod is gone by now
+        except (RequestError, StartError):  # the pod was deleted meanwhile
             return {}
 
 
 class _Resources:
-    """The resources as of the last look."""
+    """Resources of the latest view."""
 
     def __init__(self) -> None:
         self._holders = Holders()
         self._layouts = Layouts()
-        self._seen: ManagerSnapshot | None = None
+        self._snapshot: ManagerSnapshot | None = None
         self._views: dict[ResourceName, ResourceView] = {}
         self._all: tuple[ResourceView, ...] = ()
 
-    def look(self, seen: ManagerSnapshot | None) -> tuple[ResourceView, ...]:
-        if seen is None:
-            seen = ManagerSnapshot({}, {}, (), {}, ())
-        touched = self._holders.update(seen.held) | self._reserved_anew(seen)
-        connected = {endpoint.id for endpoint in seen.connected}
+    def refresh(self, snapshot: ManagerSnapshot | None) -> tuple[ResourceView, ...]:
+        if snapshot is None:
+            # A stopped kubelet has no resources; an empty snapshot also clears the holders.
+            snapshot = ManagerSnapshot({}, {}, (), {}, ())
+        changed = self._holders.update(snapshot.held) | self._reserved_differently(snapshot)
+        connected = {endpoint.id for endpoint in snapshot.connected}
         views = {}
-        for name in sorted(seen.lists.keys() | self._holders.resources()):
-            devices = seen.lists.get(name)
-            endpoint = seen.serving.get(name)
+        for name in sorted(snapshot.lists.keys() | self._holders.resources()):
+            devices = snapshot.lists.get(name)
+            endpoint = snapshot.serving.get(name)
             is_connected = endpoint is not None and endpoint.id in connected
             before = self._views.get(name)
-            if before is None or name in touched or self._differs(name, devices, is_connected):
+            if before is None or name in changed or self._differs(name, devices, is_connected):
                 view = resource_view(
-                    name, devices, is_connected, self._holders, seen.reserved, self._layouts
+                    name, devices, is_connected, self._holders, snapshot.reserved, self._layouts
                 )
-                before = kept(before, view)
+                before = reuse_equal(before, view)
             assert before is not None
             views[name] = before
         self._layouts.keep_only(views)
-        self._seen, self._views = seen, views
+        self._snapshot, self._views = snapshot, views
         self._all = reuse_unchanged(self._all, views.values())
         return self._all
 
     def _differs(self, name: ResourceName, devices: DeviceList | None, connected: bool) -> bool:
-        before = None if self._seen is None else self._seen.lists.get(name)
+        before = None if self._snapshot is None else self._snapshot.lists.get(name)
         return before is not devices or self._views[name].connected != connected
 
-    def _reserved_anew(self, seen: ManagerSnapshot) -> set[ResourceName]:
-        before = () if self._seen is None else self._seen.reserved
-        if before == seen.reserved:
+    def _reserved_differently(self, snapshot: ManagerSnapshot) -> set[ResourceName]:
+        before = () if self._snapshot is None else self._snapshot.reserved
+        if before == snapshot.reserved:
             return set()
-        return {resource for _, resource, _ in (*before, *seen.reserved)}
+        return {resource for _, resource, _ in (*before, *snapshot.reserved)}
 
 
-def _parts(picture: NodeView) -> tuple[object, ...]:
-    return (
-        picture.serving,
-        picture.resources,
-        picture.plugins,
-        picture.pods,
-        picture.events,
-    )
+def _parts(view: NodeView) -> tuple[object, ...]:
+    return (view.serving, view.resources, view.plugins, view.pods, view.events)
 
 
-def _is_tail(before: tuple[object, ...] | None, after: tuple[object, ...]) -> bool:
-    """Whether these are the same events, the latest of which tells."""
+def _is_same_tail(before: tuple[object, ...] | None, after: tuple[object, ...]) -> bool:
+    # Events are appended in order, so the last one decides.
     if before is None or len(before) != len(after):
         return False
     return not before or before[-1] is after[-1]

@@ -1,4 +1,4 @@
-"""Plugins of a kubelet as values: their streams, and what was asked of them last."""
+"""Build the plugin views of a kubelet: list streams and latest calls."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from devicemanager.core.endpoints import EndpointInfo
 from devicemanager.events.calls.call import Call
 from devicemanager.events.calls.log import CallInProgress, CallLog
 from devicemanager.kubelet.manager.state_snapshot import ManagerSnapshot
-from devicemanager.observe.view.reuse import kept, reuse_unchanged
+from devicemanager.observe.view.reuse import reuse_equal, reuse_unchanged
 from devicemanager.observe.view.values import LastCall, Pending, PluginView, Stream
 
 __all__ = ["LATEST_CALLS", "Plugins"]
 
 LATEST_CALLS = 8
-"""So many calls of each plugin are shown."""
+"""Number of calls shown for each plugin."""
 
+# Number of plugins whose calls are stored; a plugin can register under any number of names.
 _MOST_PLUGINS = 1024
-"""Of so many the calls are remembered; a plugin may register under any number of names."""
 
 _LIST_AND_WATCH = "ListAndWatch"
 
+# Resource and endpoint.
 _Key = tuple[str | None, str]
-"""Resource and endpoint."""
 
 
 class Plugins:
-    """The plugins as of the last look."""
+    """Plugins of the latest view."""
 
     def __init__(self, calls: CallLog) -> None:
         self._log = calls
+        # Number of the last call that was read: the log is read forward only.
         self._last = 0
         self._calls: dict[_Key, deque[LastCall]] = {}
         self._views: tuple[PluginView, ...] = ()
 
-    def look(self, seen: ManagerSnapshot | None) -> tuple[PluginView, ...]:
-        """All plugins as they are now; each that has not changed is the same object. None of
-        a kubelet that is stopped."""
+    def refresh(self, snapshot: ManagerSnapshot | None) -> tuple[PluginView, ...]:
+        """Return all plugins; an unchanged one is the same object. A stopped kubelet has none."""
         self._read_calls()
         before = {(view.resource, view.endpoint, view.stream): view for view in self._views}
         views = [
-            kept(before.get((view.resource, view.endpoint, view.stream)), view)
-            for view in (() if seen is None else self._all(seen))
+            reuse_equal(before.get((view.resource, view.endpoint, view.stream)), view)
+            for view in (() if snapshot is None else self._all(snapshot))
         ]
         self._views = reuse_unchanged(self._views, views)
         return self._views
@@ -53,22 +53,25 @@ class Plugins:
             key = call.resource, call.plugin
             latest = self._calls.pop(key, None) or deque(maxlen=LATEST_CALLS)
             latest.append(_last_call(call))
-            self._calls[key] = latest  # the latest one comes last
+            # Inserted again at the end, so that the plugin without calls for longest is first.
+            self._calls[key] = latest
+        # A dict keeps the order of insertion, so the first key is the one to remove.
         while len(self._calls) > _MOST_PLUGINS:
             del self._calls[next(iter(self._calls))]
 
-    def _all(self, seen: ManagerSnapshot) -> Iterator[PluginView]:
+    def _all(self, snapshot: ManagerSnapshot) -> Iterator[PluginView]:
         pending: dict[_Key, list[CallInProgress]] = {}
         for call in self._log.in_progress:
             pending.setdefault((call.resource, call.plugin), []).append(call)
         standby: dict[str, list[EndpointInfo]] = {}
-        for endpoint in reversed(seen.connected):
-            if seen.serving.get(endpoint.resource) is not endpoint:
+        # In reverse order of registration: the newest of them is shown first.
+        for endpoint in reversed(snapshot.connected):
+            if snapshot.serving.get(endpoint.resource) is not endpoint:
                 standby.setdefault(endpoint.resource, []).append(endpoint)
-        connected = {endpoint.id for endpoint in seen.connected}
-        for resource, endpoint in seen.serving.items():
+        connected = {endpoint.id for endpoint in snapshot.connected}
+        for resource, endpoint in snapshot.serving.items():
             stream = Stream.SERVING if endpoint.id in connected else Stream.ENDED
-            if not endpoint.id:
+            if not endpoint.id:  # restored from the checkpoint, never registered since
                 stream = Stream.AWAITED
             yield self._view(endpoint, stream, pending)
             for other in standby.get(resource, ()):
@@ -87,6 +90,7 @@ class Plugins:
             endpoint.options.pre_start_required,
             endpoint.options.get_preferred_allocation_available,
             tuple(self._calls.get(key, ())),
+            # ListAndWatch is always in progress; its state is the field ``stream``.
             tuple([Pending(c.time, c.rpc) for c in calls if c.rpc != _LIST_AND_WATCH]),
         )
 

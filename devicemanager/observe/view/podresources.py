@@ -1,7 +1,7 @@
-"""A node as its kubelet's PodResources service tells of it: a real kubelet's, too.
+"""Build views of a node from its PodResources API: any kubelet, a real one included.
 
-The service tells pods, what their containers hold, and which devices are allocatable. It
-knows no plugin, no event and no rejected pod, and nothing of unhealthy devices.
+The API returns pods, the devices allocated to their containers, and allocatable devices. It
+has no plugins, events, rejected pods or unhealthy devices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import attrs
 import podresources
 from devicemanager.kubelet.pods.pod_info import ContainerInfo, PodInfo
 from devicemanager.observe.view.devices import by_node
-from devicemanager.observe.view.reuse import kept, reuse_unchanged
+from devicemanager.observe.view.reuse import reuse_equal, reuse_unchanged
 from devicemanager.observe.view.values import (
     DeviceState,
     Holder,
@@ -27,43 +27,43 @@ from devicemanager.observe.view.values import (
 __all__ = ["NOTES", "PodResourcesView"]
 
 NOTES = (
-    "PodResources tells no unhealthy devices: those that nobody holds are missing here.",
-    "A held device that is not allocatable is shown as gone; it may be unhealthy.",
-    "Plugins, events and rejected pods are not told either.",
+    "Not listed by PodResources: unhealthy devices that are not allocated.",
+    "An allocated device that is not allocatable is shown as gone; it may be unhealthy.",
+    "Not listed by PodResources: plugins, events and rejected pods.",
 )
-"""What a picture made of these answers cannot show."""
+"""What a view built from PodResources cannot show."""
 
-NO_ALLOCATABLE = "This kubelet does not tell allocatable devices: only held ones are shown."
-"""Of kubelets before 1.23, and of those that have the method switched off."""
+NO_ALLOCATABLE = "This kubelet does not list allocatable devices: only allocated ones are shown."
+"""Note for kubelets before 1.23 and those that have the method disabled."""
 
+# NUMA nodes by device ID; empty if unknown.
 _Nodes = dict[str, tuple[int, ...]]
-"""Device id to its NUMA nodes, as far as they are told."""
 
 T = TypeVar("T")
 
 
 class PodResourcesView:
-    """Makes pictures of answers, one after another; what is equal stays the same object."""
+    """Builder of views from PodResources responses; equal parts stay the same objects."""
 
     def __init__(self, source: str) -> None:
-        """``source`` says for people where the answers come from."""
-        self._picture = NodeView(0, source, notes=NOTES)
+        """``source`` describes where the responses come from."""
+        self._view = NodeView(0, source, notes=NOTES)
 
-    def look(
+    def refresh(
         self, pods: Sequence[podresources.Pod], allocatable: podresources.Allocatable | None
     ) -> NodeView:
-        """The node by the answers to List and GetAllocatableResources; None for the latter if
-        the kubelet does not serve it."""
-        before = self._picture
+        """Build a view from the responses to List and GetAllocatableResources. ``allocatable``
+        is None if the kubelet does not serve that method."""
+        before = self._view
         notes = NOTES if allocatable is not None else (NO_ALLOCATABLE, *NOTES[2:])
-        views = _kept(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))
-        resources = _kept(
+        views = _reuse(before.pods, tuple(map(_pod, pods)), attrgetter("uid"))
+        resources = _reuse(
             before.resources, _resources(before, pods, allocatable), attrgetter("name")
         )
         if views is before.pods and resources is before.resources and notes == before.notes:
             return before
         nodes = {node for each in resources for node in each.layout.by_node if node is not None}
-        self._picture = attrs.evolve(
+        self._view = attrs.evolve(
             before,
             revision=before.revision + 1,
             numa_nodes=tuple(sorted(nodes)),
@@ -71,13 +71,13 @@ class PodResourcesView:
             pods=views,
             notes=notes,
         )
-        return self._picture
+        return self._view
 
 
-def _kept(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
-    """``after`` with the objects of before wherever they are equal."""
-    known = {key(view): view for view in before}
-    return reuse_unchanged(before, [kept(known.get(key(view)), view) for view in after])
+def _reuse(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) -> tuple[T, ...]:
+    """Return ``after``, but with the objects of ``before`` that are equal."""
+    old = {key(view): view for view in before}
+    return reuse_unchanged(before, [reuse_equal(old.get(key(view)), view) for view in after])
 
 
 # -- pods --------------------------------------------------------------------------------
@@ -85,6 +85,7 @@ def _kept(before: tuple[T, ...], after: tuple[T, ...], key: Callable[[T], str]) 
 
 def _pod(pod: podresources.Pod) -> PodInfo:
     return PodInfo(
+        # The API has no UIDs. A name is unique at any moment, which is enough for a view.
         uid=f"{pod.namespace}/{pod.name}",
         name=pod.name,
         namespace=pod.namespace,
@@ -128,9 +129,11 @@ def _resources(
                 _note(others, devices)
                 held = holders.setdefault(devices.resource_name, {})
                 for id_ in devices.device_ids:
+                    # A device on two NUMA nodes can appear once per node.
                     if holder[0] not in held.get(id_, ()):
                         held[id_] = held.get(id_, ()) + holder
     if allocatable is None:
+        # Without the list nothing is known to be gone: show what is allocated as listed.
         listed = others
     layouts = {resource.name: resource.layout for resource in before.resources}
     return tuple(
@@ -148,11 +151,11 @@ def _resources(
 
 
 def _note(nodes: dict[str, _Nodes], devices: podresources.ContainerDevices) -> None:
-    # A device on several nodes may come once for each.
-    of = nodes.setdefault(devices.resource_name, {})
+    # A device on two NUMA nodes can appear once per node: collect the nodes.
+    by_id = nodes.setdefault(devices.resource_name, {})
     for id_ in devices.device_ids:
-        before = of.get(id_)
-        of[id_] = devices.nodes if before is None else tuple({*before, *devices.nodes})
+        before = by_id.get(id_)
+        by_id[id_] = devices.nodes if before is None else tuple({*before, *devices.nodes})
 
 
 def _resource(
@@ -162,12 +165,13 @@ def _resource(
     holders: Mapping[str, tuple[Holder, ...]],
     layout: Layout | None,
 ) -> ResourceView:
+    # The same order as in ``devices``: listed devices first, then those that are gone.
     ids = (*sorted(listed), *sorted(held.keys() - listed.keys()))
     numa = tuple([tuple(sorted(listed.get(id_, held.get(id_, ())))) or None for id_ in ids])
     if layout is None or (layout.ids, layout.numa) != (ids, numa):
         layout = Layout(ids, numa, by_node(numa))
     states = [
-        DeviceState.HELD if id_ in holders else DeviceState.FREE for id_ in ids[: len(listed)]
+        DeviceState.ALLOCATED if id_ in holders else DeviceState.FREE for id_ in ids[: len(listed)]
     ]
     gone = (DeviceState.GONE,) * (len(ids) - len(listed))
     return ResourceView(

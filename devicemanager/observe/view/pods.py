@@ -18,8 +18,8 @@ __all__ = ["Pods"]
 _FIELDS: Final = [each.name for each in attrs.fields(PodRecord) if each.name != "statuses"]
 _NO_DEVICES: Final[AllocatedByContainer] = {}
 
+# Everything that a description is made of. Comparing it costs less than making one.
 _Facts = tuple[AllocatedByContainer, PodClaims, tuple[object, ...]]
-"""Everything that a description is made of. Comparing it costs less than making one."""
 
 
 class Pods:
@@ -30,25 +30,25 @@ class Pods:
         is called for pods that name a claim."""
         self._store = store
         self._claims_of = claims_of
-        self._known: dict[PodUid, tuple[_Facts, PodInfo]] = {}
+        self._latest: dict[PodUid, tuple[_Facts, PodInfo]] = {}
         self._shown: tuple[PodInfo, ...] = ()
 
     def refresh(self, held: Mapping[PodUid, AllocatedByContainer]) -> tuple[PodInfo, ...]:
         """Describe all pods, with the devices in ``held``; return the same tuple if none has
         changed."""
         # A new dict, so that deleted pods are forgotten.
-        before, self._known = self._known, {}
+        before, self._latest = self._latest, {}
         for record in self._store.records():
             uid = record.pod.uid
             claims = self._claims_of(uid) if record.pod.resource_claims else {}
             # The lock is taken for each pod: a thousand under one lock would delay admissions.
             with self._store.lock:
                 facts = held.get(uid, _NO_DEVICES), claims, _facts(record)
-                known = before.get(uid)
-                if known is None or not _is_same(known[0], facts):
-                    known = facts, pod_info(record, facts[0], claims)
-            self._known[uid] = known
-        self._shown = reuse_unchanged(self._shown, [shown for _, shown in self._known.values()])
+                entry = before.get(uid)
+                if entry is None or not _is_same(entry[0], facts):
+                    entry = facts, pod_info(record, facts[0], claims)
+            self._latest[uid] = entry
+        self._shown = reuse_unchanged(self._shown, [shown for _, shown in self._latest.values()])
         return self._shown
 
 

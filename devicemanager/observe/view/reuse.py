@@ -1,4 +1,4 @@
-"""Values of the picture before, kept as the same objects where nothing has changed."""
+"""Reuse the objects of the view before where nothing has changed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import operator
 from collections.abc import Iterable
 from typing import TypeVar
 
-__all__ = ["kept", "reuse_unchanged"]
+__all__ = ["reuse_equal", "reuse_unchanged"]
 
 T = TypeVar("T")
 
 
-def kept(before: T | None, after: T) -> T:
-    """``before`` if it is equal, else ``after``."""
+def reuse_equal(before: T | None, after: T) -> T:
+    """Return ``before`` if it is equal to ``after``, else ``after``."""
     return before if before is not None and before == after else after
 
 
 def reuse_unchanged(before: tuple[T, ...], after: Iterable[T]) -> tuple[T, ...]:
-    """``before`` if it has just these objects, else a tuple of them."""
-    found = tuple(after)
-    same = len(found) == len(before) and all(map(operator.is_, found, before))
-    return before if same else found
+    """Return ``before`` if it has exactly the objects of ``after``, else a tuple of them."""
+    new = tuple(after)
+    # By identity: a comparison of values would cost as much as building them.
+    same = len(new) == len(before) and all(map(operator.is_, new, before))
+    return before if same else new

@@ -1,7 +1,7 @@
-"""A node as one looks at it. All values are immutable.
+"""Values of a node's view. All are immutable.
 
-Devices stand in columns, by number: a value for each of 10,000 devices would cost more than
-everything else that a look does. ``ResourceView.device`` makes one when somebody asks for it.
+Devices are stored in columns, by number: an object for each of 10,000 devices would cost more
+than the rest of a refresh. ``ResourceView.device`` makes one on demand.
 """
 
 from __future__ import annotations
@@ -29,53 +29,58 @@ __all__ = [
 
 
 class DeviceState(StrEnum):
-    """What may be done with a device. One that is unhealthy or gone may be held all the same."""
+    """State of a device. An unhealthy or gone device can still be allocated."""
 
     FREE = "free"
-    HELD = "held"
+    ALLOCATED = "held"
     ALLOCATING = "allocating"
-    """Chosen for a pod whose admission is under way."""
+    """Reserved for a pod whose admission is in progress."""
     UNHEALTHY = "unhealthy"
     GONE = "gone"
-    """Its plugin has left, or does not list it any more."""
+    """Its plugin has disconnected or no longer lists it."""
+
+    @property
+    def label(self) -> str:
+        """Word for people. Public JSON has the value, because it says ``held`` everywhere."""
+        return "allocated" if self is DeviceState.ALLOCATED else self.value
 
 
 class Stream(StrEnum):
-    """The list stream of a registration."""
+    """State of a plugin's ListAndWatch stream."""
 
     SERVING = "serving"
     STANDBY = "standby"
     """Open, but a newer plugin of the resource serves."""
     ENDED = "ended"
-    """Until the grace period is over."""
+    """Ended; the resource stays until the grace period expires."""
     AWAITED = "awaited"
-    """No plugin has registered the resource since the kubelet read it in its checkpoint."""
+    """Restored from the checkpoint; no plugin has registered the resource since."""
 
 
 @attrs.frozen
 class Holder:
-    """Who has a device."""
+    """The container that a device is allocated to."""
 
     pod: str
-    """The pod's UID; of a pod that PodResources told of, ``namespace/name``. Empty for
-    nobody (Q4)."""
+    """The pod's UID, or ``namespace/name`` of a pod from PodResources. Empty if a failed
+    admission left the device reserved (Q4)."""
     container: str = ""
-    """Empty as long as the device is being allocated."""
+    """Empty while the device is being allocated."""
 
 
 @attrs.frozen(eq=False)
 class Layout:
-    """Which devices a resource has, and where. The same object until that changes.
+    """Devices of a resource and their NUMA nodes. The same object until one of them changes.
 
-    Listed devices come first, sorted by id, then those that are held and not listed.
+    Listed devices come first, sorted by ID, then those that are allocated but not listed.
     """
 
     ids: tuple[str, ...]
     numa: tuple[tuple[int, ...] | None, ...]
-    """The NUMA nodes of each device, as its plugin named them; None for one without topology."""
+    """NUMA nodes of each device, as advertised; None for a device without topology."""
     by_node: Mapping[int | None, tuple[int, ...]]
-    """NUMA node to the numbers of its devices. A device on several nodes stands with the
-    lowest; with None stand those on none, or on one that no machine has."""
+    """Device numbers by NUMA node. A device on several nodes is under the lowest one. None has
+    the devices without a node, or with one that no machine has."""
 
 
 @attrs.frozen
@@ -85,10 +90,10 @@ class DeviceView:
     id: str
     state: DeviceState
     health: str
-    """What the plugin said; empty for a device that is not listed."""
+    """Health as advertised; empty for a device that is not listed."""
     numa: tuple[int, ...] | None
     holders: tuple[Holder, ...] = ()
-    """Several for a device that containers of a pod use after one another."""
+    """More than one if containers of a pod reuse the device one after another."""
 
 
 @attrs.frozen
@@ -97,18 +102,18 @@ class ResourceView:
 
     name: str
     connected: bool
-    """Whether a plugin serves it. Always true of a real kubelet, which does not say."""
+    """True if a plugin serves it. Always True for PodResources, which does not report it."""
     capacity: int
     allocatable: int
     layout: Layout
     states: tuple[DeviceState, ...]
     health: tuple[str, ...] = attrs.field(repr=False)
-    """What the plugin said of each listed device; shorter than ``states`` if others are held."""
+    """Health of each listed device; shorter than ``states`` if others are allocated."""
     holders: Mapping[str, tuple[Holder, ...]] = attrs.field(repr=False)
-    """Device id to who has it; without devices that nobody has."""
+    """Holders by device ID; unallocated devices are omitted."""
 
     def device(self, number: int) -> DeviceView:
-        """One device by its number."""
+        """Return one device by its number."""
         id_ = self.layout.ids[number]
         return DeviceView(
             id_,
@@ -119,28 +124,28 @@ class ResourceView:
         )
 
     def count(self, state: DeviceState) -> int:
-        """How many devices are in a state."""
+        """Return the number of devices in a state."""
         return self.states.count(state)
 
 
 @attrs.frozen
 class LastCall:
-    """A call between the kubelet and a plugin that has ended, or a list that came."""
+    """A finished call between the kubelet and a plugin, or a ListAndWatch response."""
 
     number: int
     time: float
-    """When it began, in seconds since the epoch."""
+    """Start, in seconds since the epoch."""
     rpc: str
     code: str
     message: str
     duration: float
-    """Seconds."""
+    """Duration in seconds."""
     stream_message: int | None = None
 
 
 @attrs.frozen
 class Pending:
-    """A call that is not answered yet."""
+    """A call in progress."""
 
     time: float
     rpc: str
@@ -152,41 +157,41 @@ class PluginView:
 
     resource: str
     endpoint: str
-    """The socket's file name, or the path of a plugin found by the watcher."""
+    """File name of the socket, or the path of a plugin found by the plugin watcher."""
     stream: Stream
     lists: int
-    """Messages of the list stream that is open, also those that changed nothing."""
+    """Number of responses on the open stream, including those that changed nothing."""
     pre_start_required: bool
     get_preferred_allocation_available: bool
     calls: tuple[LastCall, ...] = ()
-    """The latest calls, the latest last."""
+    """Latest calls, oldest first."""
     in_progress: tuple[Pending, ...] = ()
 
 
 @attrs.frozen
 class NodeView:
-    """The whole node at one moment. Parts that have not changed since the picture before are
-    the same objects."""
+    """The whole node at one moment. Parts that have not changed since the view before are the
+    same objects."""
 
     revision: int
-    """Grows when something changed; pictures of one builder with one revision are one object."""
+    """Increases with each change; views of one builder with the same revision are one object."""
     source: str
-    """What was looked at, for people."""
+    """Description of the kubelet that was read."""
     name: str = ""
     kubelet_version: str = ""
     serving: bool = True
     policy: str = ""
-    """The topology manager's policy; empty if nobody says."""
+    """Topology Manager policy; empty if unknown."""
     scope: str = ""
     numa_nodes: tuple[int, ...] = ()
-    """Those of the machine, and those that devices are on."""
+    """NUMA nodes of the machine and of its devices."""
     resources: tuple[ResourceView, ...] = ()
     """Sorted by name."""
     plugins: tuple[PluginView, ...] | None = None
-    """Sorted by resource, the serving one first. None: this source does not tell."""
+    """Sorted by resource, the serving one first. None if the source does not report plugins."""
     pods: tuple[PodInfo, ...] = ()
-    """In the order in which they came."""
+    """In order of arrival."""
     events: tuple[Event, ...] | None = None
-    """The latest, oldest first. None: this source does not tell."""
+    """Latest events, oldest first. None if the source does not report events."""
     notes: tuple[str, ...] = ()
-    """What this source cannot tell, a line each."""
+    """What the source does not report, one line each."""

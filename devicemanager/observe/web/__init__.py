@@ -1,7 +1,22 @@
-"""HTTP as the kubelet has it: health, pods, metrics, configuration, and the live page.
+"""The kubelet's HTTP endpoints and the live page. Needs the extra ``http``.
 
-What belongs here: the endpoints, the server that they share with the control API, the page.
-What never does: anything on the way of an admission. Needs the extra ``http``.
+Theory of operation. One server on one event loop serves everything.
+
+In:  a ``MockKubelet`` (``HttpServer``) or the kubelets of many nodes (``NodesServer``).
+Out: health checks, pods, metrics, ``/configz``, container logs and the live page, with the
+     paths and formats of the kubelet; also the control API, if one is given.
+
+A request reaches ``app`` first, which checks its sender and passes it to a route. ``endpoints``
+has the routes of one kubelet, ``nodes`` those of many, ``page`` the live page. Routes share
+their means through ``Site``. ``answers`` has the response bodies that both kinds of server use.
+
+Invariants:
+* Reading is open to every client that reaches the address; a change requires the token.
+* Handlers that can block run on worker threads. Health checks do not, so that they work
+  although every worker waits.
+* Nothing here is imported before a server is created.
+
+Start reading at ``server`` and ``endpoints``.
 """
 
 from __future__ import annotations

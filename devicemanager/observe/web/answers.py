@@ -1,10 +1,10 @@
-"""What is answered of one kubelet, whoever serves it."""
+"""Response bodies of one kubelet, shared by the servers of one node and of many."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -13,9 +13,10 @@ from devicemanager.control.answer import Answer
 from devicemanager.kubelet.telemetry import NodeInfo
 from devicemanager.objects.status.podstatus import pod_list, pod_object, status_object
 from devicemanager.observe.web import health
-from devicemanager.observe.web.configz import kubelet_configuration
 
-__all__ = ["JSON", "NOSNIFF", "TEXT", "all_checks", "configuration", "one_check", "pods", "said"]
+__all__ = [
+    "JSON", "NOSNIFF", "TEXT", "all_checks", "configuration", "one_check", "plain_text", "pods",
+]  # fmt: skip
 
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
@@ -23,31 +24,32 @@ NOSNIFF: Final = ((b"x-content-type-options", b"nosniff"),)
 
 
 def all_checks(name: str, checks: Sequence[health.Check], request: Request) -> Answer:
-    """The group ``name`` of checks, as the request wants to be told."""
+    """Answer for the group ``name`` of checks, with the options of the request's query."""
     query = request.query_params
-    told = health.told_all(
-        name, checks, verbose="verbose" in query, exclude=query.getlist("exclude")
+    return plain_text(
+        *health.group_result(
+            name, checks, verbose="verbose" in query, exclude=query.getlist("exclude")
+        )
     )
-    return said(told.status, told.text)
 
 
 def one_check(checks: Sequence[health.Check], wanted: str) -> Answer:
-    """One of them by its name."""
+    """Answer for the check named ``wanted``."""
     for check in checks:
         if check.name == wanted:
-            told = health.told_one(check)
-            return said(told.status, told.text)
+            return plain_text(*health.check_result(check))
     names = ", ".join(check.name for check in checks)
-    return said(HTTPStatus.NOT_FOUND, f"no such check: {names} are there\n")
+    return plain_text(HTTPStatus.NOT_FOUND, f"unknown check: use one of {names}\n")
 
 
-def said(status: HTTPStatus, text: str) -> Answer:
-    """Plain text."""
+def plain_text(status: HTTPStatus, text: str) -> Answer:
+    """Answer with plain text."""
     return Answer(status, TEXT, text.encode(), headers=NOSNIFF)
 
 
 def pods(kubelet: NodeInfo) -> bytes:
-    """A v1 PodList as JSON."""
+    """Return the kubelet's pods as a v1 PodList in JSON."""
+    # One time for all pods, from the kubelet's clock: with a manual clock it stands still.
     now, node = kubelet.clock.time(), kubelet.settings.node_name
     return msgspec.json.encode(
         pod_list(
@@ -63,5 +65,15 @@ def pods(kubelet: NodeInfo) -> bytes:
 
 
 def configuration(kubelet: NodeInfo) -> bytes:
-    """Its configuration as JSON."""
-    return msgspec.json.encode(kubelet_configuration(kubelet.settings))
+    """Return ``/configz``: the fields of ``KubeletConfiguration`` (kubelet.config.k8s.io/v1beta1)
+    that a mock kubelet has, in JSON."""
+    settings = kubelet.settings
+    fields: dict[str, Any] = {
+        "topologyManagerPolicy": settings.topology_policy,
+        "topologyManagerScope": settings.topology_scope,
+        "topologyManagerPolicyOptions": dict(settings.topology_options),
+        "featureGates": dict(settings.feature_gates),
+    }
+    # As in the kubelet's JSON, empty maps are omitted.
+    present = {name: value for name, value in fields.items() if value}
+    return msgspec.json.encode({"kubeletconfig": present})

@@ -1,4 +1,4 @@
-"""What one server answers: the kubelet's endpoints, the page, and the control API if it is on."""
+"""The application of one server: endpoints, page, and the control API if it is enabled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTROL: Final = ("/v1/", "/openapi.json")
 
 
 class WebApplication(HttpApplication):
-    """Answers the requests of one server. To be made on the server's loop."""
+    """ASGI application of one server. Create it on the server's event loop."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class WebApplication(HttpApplication):
         closing: Callable[[], None] = lambda: None,
         control: OperationRouter | None = None,
     ) -> None:
-        """``failed`` is told of a mistake of ours, in one line; ``closing`` is called when the
-        server ends."""
+        """``failed`` is called with one line about a bug. ``closing`` is called when the server
+        ends."""
         self._gate = gate
         self._failed = failed
         self._closing = closing
@@ -43,6 +43,7 @@ class WebApplication(HttpApplication):
         self._router = Router(list(routes), redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Before the routes and their gate: the control API has its own rules of access.
         if self._control is not None and scope["path"].startswith(_CONTROL):
             return await self._control(scope, receive, send)
         await super().__call__(scope, receive, send)
@@ -52,7 +53,7 @@ class WebApplication(HttpApplication):
         await self._router(scope, receive, send)
 
     def close(self) -> None:
-        """The server ends: let streams come to their ends."""
+        """End all streams, because the server ends."""
         self._closing()
         if self._control is not None:
             self._control.close()
@@ -62,10 +63,11 @@ class WebApplication(HttpApplication):
             status = HTTPStatus(error.status_code)
             text = f"{scope['method']} {scope['path'][:200]!r}: {status.phrase.lower()}"
             if scope["path"].startswith(_CONTROL):
-                text += ", since the control API is not served here"
+                text += ": the control API is not enabled"
         else:
             problem = problem_of(error)
             status, text = HTTPStatus(problem.status), problem.detail
+            # Other problems are the client's; an internal one must also appear in the log.
             if problem.reason == "internal":
                 self._failed(f"HTTP: {text}")
         return Answer(status, TEXT, f"{text}\n".encode(), headers=[*NOSNIFF, *CLOSE])

@@ -1,4 +1,4 @@
-"""What the kubelet's own HTTP server answers."""
+"""Routes of the kubelet's own HTTP server."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from devicemanager.control.answer import Answer
 from devicemanager.observe.metrics.exposition import CONTENT_TYPE
 from devicemanager.observe.metrics.kubelet import resource_text
 from devicemanager.observe.web import answers
-from devicemanager.observe.web.checks import checks_of, live_checks
-from devicemanager.observe.web.health import Check
+from devicemanager.observe.web.health import Check, checks_of, live_checks
 from devicemanager.observe.web.site import Site
 
 __all__ = ["routes"]
 
 
 def routes(site: Site) -> Sequence[BaseRoute]:
-    """The kubelet's endpoints."""
+    """Return the routes of one kubelet."""
     kubelet = site.kubelet
     return [
         *_health("healthz", checks_of(kubelet)),
@@ -35,8 +34,7 @@ def routes(site: Site) -> Sequence[BaseRoute]:
 
 
 def _health(name: str, checks: Sequence[Check]) -> list[BaseRoute]:
-    """No worker is needed: a kubelet whose threads all wait still tells that it is alive."""
-
+    # Without a worker thread: a kubelet whose workers all wait is still alive.
     async def everything(request: Request) -> Answer:
         return answers.all_checks(name, checks, request)
 
@@ -48,7 +46,8 @@ def _health(name: str, checks: Sequence[Check]) -> list[BaseRoute]:
 
 def _on_worker(site: Site, path: str, kind: str, body: Callable[[], bytes]) -> Route:
     async def endpoint(request: Request) -> Answer:
-        made = await anyio.to_thread.run_sync(body, limiter=site.workers)
-        return Answer(HTTPStatus.OK, kind, made, request.scope["account"], answers.NOSNIFF)
+        # On a worker: building a response can wait for the kubelet's lock.
+        data = await anyio.to_thread.run_sync(body, limiter=site.workers)
+        return Answer(HTTPStatus.OK, kind, data, request.scope["account"], answers.NOSNIFF)
 
     return Route(path, endpoint)

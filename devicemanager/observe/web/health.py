@@ -1,6 +1,6 @@
-"""``/healthz``, ``/livez`` and ``/readyz``: named checks, and how their outcome is told.
+"""``/healthz``, ``/livez`` and ``/readyz``: named checks and the text of their results.
 
-The form is that of ``k8s.io/apiserver/pkg/server/healthz`` (v1.36), which the kubelet uses.
+The format is that of ``k8s.io/apiserver/pkg/server/healthz`` (v1.36), which the kubelet uses.
 """
 
 from __future__ import annotations
@@ -10,41 +10,69 @@ from http import HTTPStatus
 
 import attrs
 
-__all__ = ["Check", "Told", "told_all", "told_one"]
+from devicemanager.core.versions.behaviour import HealthCheck
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.telemetry import NodeInfo
+
+__all__ = ["Check", "check_result", "checks_of", "group_result", "live_checks", "node_checks"]
+
+_Result = tuple[HTTPStatus, str]
 
 
 @attrs.frozen
 class Check:
-    """One thing that is well or not."""
+    """A named health check."""
 
     name: str
     failure: Callable[[], str]
-    """What is wrong, in one line; empty if nothing is."""
+    """Returns the problem in one line; empty if there is none."""
 
 
-@attrs.frozen
-class Told:
-    """An answer."""
-
-    status: HTTPStatus
-    text: str
+# -- the checks of a mock kubelet --------------------------------------------------------
 
 
-def told_one(check: Check) -> Told:
-    """The answer for a check alone: here the cause is told."""
+def live_checks() -> tuple[Check, ...]:
+    """Return the checks that pass whenever the program answers."""
+    return (Check("ping", lambda: ""), Check("log", lambda: ""))
+
+
+def node_checks(kubelet: NodeInfo) -> tuple[Check, ...]:
+    """Return the checks of any node."""
+
+    # A stopped real kubelet would not answer at all; here the server outlives it.
+    def syncloop() -> str:
+        return "" if kubelet.is_serving else "the kubelet is stopped"
+
+    return (*live_checks(), Check("syncloop", syncloop))
+
+
+def checks_of(kubelet: MockKubelet) -> tuple[Check, ...]:
+    """Return the checks of the kubelet's version."""
+    checks = node_checks(kubelet)
+    if kubelet.settings.behaviour.health_check is HealthCheck.NONE:
+        return checks
+    return (*checks, Check("device-plugin", kubelet.telemetry.registration_failure))
+
+
+# -- the text of results -----------------------------------------------------------------
+
+
+def check_result(check: Check) -> _Result:
+    """Return the result of one check; unlike that of a group it contains the cause."""
     failure = check.failure()
     if failure:
         return _failed(f"internal server error: {failure}\n")
-    return Told(HTTPStatus.OK, "ok")
+    return HTTPStatus.OK, "ok"
 
 
-def told_all(
+def group_result(
     name: str, checks: Sequence[Check], *, verbose: bool = False, exclude: Sequence[str] = ()
-) -> Told:
-    """The answer for all of them; ``name`` is that of the group, such as ``healthz``.
+) -> _Result:
+    """Return the result of all checks of the group ``name``, such as ``healthz``.
 
-    A failure names every check, but no cause. ``exclude`` names checks that are left out.
+    A failure lists all checks without causes. Checks named in ``exclude`` are skipped.
     """
+    # All checks run, even after a failure: the text lists every one of them.
     lines, failed = [], False
     for check in checks:
         if check.name in exclude:
@@ -60,8 +88,8 @@ def told_all(
         lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}\n")
     if failed:
         return _failed("".join(lines) + f"{name} check failed\n")
-    return Told(HTTPStatus.OK, "".join(lines) + f"{name} check passed\n" if verbose else "ok")
+    return HTTPStatus.OK, "".join(lines) + f"{name} check passed\n" if verbose else "ok"
 
 
-def _failed(text: str) -> Told:
-    return Told(HTTPStatus.INTERNAL_SERVER_ERROR, text)
+def _failed(text: str) -> _Result:
+    return HTTPStatus.INTERNAL_SERVER_ERROR, text

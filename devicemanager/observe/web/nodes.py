@@ -1,10 +1,10 @@
-"""One server for the kubelets of many nodes."""
+"""One server for the kubelets of many nodes, and the container logs that it invents."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -24,18 +24,19 @@ from devicemanager.control.http_server import (
     listen_tcp,
 )
 from devicemanager.control.router import WORKERS
+from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
 from devicemanager.kubelet.telemetry import NodeInfo, PodReport
+from devicemanager.objects.status.times import timestamp
 from devicemanager.observe.metrics.exposition import CONTENT_TYPE
 from devicemanager.observe.metrics.kubelet import node_text, resource_text
 from devicemanager.observe.web import answers
 from devicemanager.observe.web.app import WebApplication
-from devicemanager.observe.web.checks import live_checks, node_checks
-from devicemanager.observe.web.logs import log_lines, previous_lines
+from devicemanager.observe.web.health import live_checks, node_checks
 
 __all__ = ["NodesServer"]
 
 Nodes = Callable[[], Mapping[str, NodeInfo]]
-"""The kubelets by the names of their nodes, as of now; called from any thread."""
+"""Returns the current kubelets by node name. Called from any thread."""
 
 _LOG: Final = logging.getLogger("devicemanager")
 _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
@@ -47,8 +48,8 @@ _BODIES: Final[Mapping[str, tuple[str, Callable[[NodeInfo], bytes]]]] = {
 
 
 class NodesServer(HttpServerThread):
-    """Serves what kubelets serve, for reading only: each under ``/nodes/NAME``, logs of all
-    under ``/containerLogs``, where the API server asks for them.
+    """Read-only HTTP server of many kubelets: each under ``/nodes/NAME``, the logs of all under
+    ``/containerLogs``, where the API server requests them.
 
     A context manager; or call ``start`` and ``stop``.
     """
@@ -64,25 +65,26 @@ class NodesServer(HttpServerThread):
         certfile: Path | None = None,
         keyfile: Path | None = None,
     ) -> None:
-        """``address`` is an IP address of this host and a port (0: any). ``allow_remote``: also
-        on one that other hosts reach; whoever does may read everything. ``certfile`` and
-        ``keyfile``, in PEM form: what is served is encrypted, as the API server wants it; nobody
-        is asked who he is.
+        """``address`` is an IP address of this host and a port (0: any). ``allow_remote`` permits
+        an address that other hosts can reach; all their users can read everything. ``certfile``
+        and ``keyfile`` (PEM) enable TLS, which the API server requires; clients are not
+        authenticated.
 
-        Raises ValueError for an address that is none, or may not be used, for one of the files
-        without the other, and for files that are no certificate and its key."""
+        Raises ValueError for an invalid or forbidden address, for one of the files without the
+        other, and for files that are not a certificate and its key."""
         super().__init__()
         self._tcp = TcpAddress.allowed(address, allow_remote)
         self._nodes = nodes
         if (certfile is None) is not (keyfile is None):
-            raise ValueError("a certificate and its key go together: give both files, or none")
+            raise ValueError("certificate and key go together: give both files or neither")
         self._certificate = (
             None if certfile is None or keyfile is None else Certificate(certfile, keyfile)
         )
         if self._certificate is not None:
+            # Now: on the server's thread a bad file would be an error of each connection.
             self._certificate.check()
         self.address: str | None = None
-        """Where it listens while it runs, with the port that it got."""
+        """Address and actual port while the server runs, else None."""
 
     def _prepare(self, stack: contextlib.ExitStack) -> Prepared:
         listener = listen_tcp(self._tcp, stack)
@@ -98,22 +100,22 @@ class NodesServer(HttpServerThread):
 
 
 def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
-    """To be made on the server's loop."""
+    # Called on the server's loop, to which a limiter belongs.
     workers = CapacityLimiter(WORKERS)
 
     def node(request: Request) -> NodeInfo:
         name = request.path_params["node"]
-        found = nodes().get(name)
-        if found is None:
-            raise HttpError(HTTPStatus.NOT_FOUND, "not-found", f"there is no node {name!r} here")
-        return found
+        kubelet = nodes().get(name)
+        if kubelet is None:
+            raise HttpError(HTTPStatus.NOT_FOUND, "not-found", f"unknown node {name!r}")
+        return kubelet
 
     def body(path: str) -> Route:
         kind, make = _BODIES[path]
 
         async def endpoint(request: Request) -> Answer:
-            made = await anyio.to_thread.run_sync(make, node(request), limiter=workers)
-            return Answer(HTTPStatus.OK, kind, made, request.scope["account"], answers.NOSNIFF)
+            data = await anyio.to_thread.run_sync(make, node(request), limiter=workers)
+            return Answer(HTTPStatus.OK, kind, data, request.scope["account"], answers.NOSNIFF)
 
         return Route(f"/nodes/{{node}}/{path}", endpoint)
 
@@ -141,11 +143,11 @@ def _routes(nodes: Nodes) -> Sequence[BaseRoute]:
 
 
 def _logs(nodes: Nodes, request: Request) -> Answer:
-    """As the kubelet answers ``kubectl logs``; what follows is at its end at once."""
+    """Answer ``kubectl logs`` like the kubelet; ``--follow`` ends at once."""
     namespace, name, container = (
         request.path_params[each] for each in ("namespace", "pod", "container")
     )
-    report = _found(nodes(), namespace, name)
+    report = _report(nodes(), namespace, name)
     statuses = {
         entry.status.name: entry.status
         for entry in (*report.status.init_containers, *report.status.containers)
@@ -159,16 +161,52 @@ def _logs(nodes: Nodes, request: Request) -> Answer:
     if is_previous and not lines:
         text = f"previous terminated container {container!r} in pod {name!r} not found"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
+    # An invalid number means all lines, which is more useful in a log than an error.
     tail = request.query_params.get("tailLines", "")
     if tail.isascii() and tail.isdigit():
         lines = lines[max(0, len(lines) - int(tail)) :]
-    return answers.said(HTTPStatus.OK, "".join(f"{line}\n" for line in lines))
+    return answers.plain_text(HTTPStatus.OK, "".join(f"{line}\n" for line in lines))
 
 
-def _found(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodReport:
+def _report(nodes: Mapping[str, NodeInfo], namespace: str, name: str) -> PodReport:
+    # The API server's path has no node, so all nodes are searched; a pod is on one at most.
     for kubelet in nodes.values():
         report = kubelet.telemetry.pod(namespace, name)
         if report is not None:
             return report
     text = f"pod {f'{namespace}/{name}'!r} does not exist"
     raise HttpError(HTTPStatus.NOT_FOUND, "not-found", text)
+
+
+def log_lines(status: ContainerStatus) -> list[str]:
+    """Invent the log of a container from its state; empty if it never ran."""
+    match status.state:
+        case Running(started_at):
+            return [*_started(status, started_at, status.restart_count)]
+        case Terminated():
+            return [*_ended(status, status.state, status.restart_count)]
+        case Waiting():
+            # Between two runs the kubelet, too, returns the log of the last one.
+            return previous_lines(status)
+
+
+def previous_lines(status: ContainerStatus) -> list[str]:
+    """Invent the log of the run before; empty if there was none."""
+    if status.last_termination is None:
+        return []
+    return [*_ended(status, status.last_termination, max(0, status.restart_count - 1))]
+
+
+def _started(status: ContainerStatus, at: float | None, run: int) -> Iterator[str]:
+    again = f", restart {run}" if run else ""
+    yield f"{_time(at)} container {status.name} started{again}"
+
+
+def _ended(status: ContainerStatus, end: Terminated, run: int) -> Iterator[str]:
+    yield from _started(status, end.started_at, run)
+    code, reason = end.exit_code, end.reason
+    yield f"{_time(end.finished_at)} container {status.name} ended: exit code {code}, {reason}"
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else timestamp(seconds)

@@ -1,4 +1,4 @@
-"""The HTTP server of a mock kubelet."""
+"""HTTP server of one mock kubelet."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from devicemanager.observe.web.site import Breakable, Site
 __all__ = ["DEFAULT_ADDRESS", "ControlNotLoopback", "HttpServer"]
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:10255"
-"""Where it listens unless told otherwise: the kubelet's read-only port, on this host only."""
+"""The kubelet's read-only port, on the loopback interface only."""
 
 PARTS: Final[tuple[Callable[[Site], Sequence[BaseRoute]], ...]] = (endpoints.routes, page.routes)
-"""What makes the routes, besides the control API."""
+"""Functions that make the routes, except those of the control API."""
 
 
 class ControlNotLoopback(ValueError):
-    """An address where other hosts would reach the control API, which may not be."""
+    """The address would expose the control API to other hosts, which it does not allow."""
 
 
 class HttpServer(HttpServerThread):
-    """Serves what a kubelet's read-only port serves, and the control API if one is given.
+    """HTTP server with the endpoints of a kubelet's read-only port, the live page, and the control
+    API if one is given.
 
-    A context manager; or call ``start`` and ``stop``. The kubelet need not be running, and may
-    be stopped and started meanwhile.
+    A context manager; or call ``start`` and ``stop``. The kubelet need not run; it can be stopped
+    and started meanwhile.
     """
 
     what = "HTTP"
@@ -53,43 +54,42 @@ class HttpServer(HttpServerThread):
         allow_remote: bool = False,
         simulated: Callable[[], Mapping[str, Breakable]] | None = None,
     ) -> None:
-        """Metrics are counted from here on.
+        """Metrics are counted from now on.
 
-        ``address`` is an IP address of this host and a port (0: any). ``control``: the
-        control API of the same kubelet, not started; it is served here, too, and on its own
-        addresses everything else as well. ``allow_remote``: also on an address that other
-        hosts reach; nothing is encrypted, and whoever reaches it may read. ``simulated``: by
-        resource, what sets the health of a simulated plugin's devices.
+        ``address`` is an IP address of this host and a port (0: any). ``control`` is the control
+        API of the same kubelet, not started. It is served here as well, and its addresses serve
+        everything else. ``allow_remote`` permits an address that other hosts can reach;
+        their users can read everything, without encryption. ``simulated`` returns, by resource, the
+        function that sets the health of a simulated plugin's devices.
 
-        Raises ValueError for an address that is none, or may not be used, and for one that
-        other hosts reach if ``control`` may not be reached by them."""
+        Raises ValueError for an invalid or forbidden address, and ControlNotLoopback if the
+        address would expose a control API that does not allow it."""
         super().__init__()
         self._kubelet = kubelet
         self._tcp = TcpAddress.allowed(address, allow_remote)
         if control is not None and not (self._tcp.is_loopback or control.allow_remote):
-            raise ControlNotLoopback(
-                f"{self._tcp} can be reached from other hosts, and with it the control API"
-            )
+            raise ControlNotLoopback(f"{self._tcp} would expose the control API to other hosts")
         self._control = control
         self._simulated = simulated
         self._loop: asyncio.AbstractEventLoop | None = None
         self._metrics: KubeletMetrics | None = KubeletMetrics(kubelet, self._wake)
         self.address: str | None = None
-        """Where it listens while it runs, with the port that it got."""
+        """Address and actual port while the server runs, else None."""
 
     @property
     def url(self) -> str:
-        """The address for a browser or a scraper. Raises RequestError unless it serves."""
+        """URL for a browser or a scraper. Raises RequestError if the server does not run."""
         if self.address is None:
-            raise RequestError("HTTP is not served: start it first")
+            raise RequestError("the HTTP server is not running: start it first")
         return f"http://{self.address}"
 
     def stop(self) -> None:
-        """Stop serving, and counting: streams end, other answers may take two seconds. Stopping
-        twice does nothing. Raises StopError if it had ended by a mistake."""
+        """Stop serving and counting. Streams end at once; other responses have two seconds. Does
+        nothing if already stopped. Raises StopError if the server had crashed."""
         try:
             super().stop()
         finally:
+            # After the server: requests in progress still read the metrics.
             metrics, self._metrics = self._metrics, None
             if metrics is not None:
                 metrics.close()
@@ -112,8 +112,10 @@ class HttpServer(HttpServerThread):
 
     def _make(self, gate: Gate, metrics: KubeletMetrics) -> WebApplication:
         self._loop = asyncio.get_running_loop()
-        steers = self._control is not None
-        site = Site(self._kubelet, metrics, CapacityLimiter(WORKERS), steers=steers, gate=gate)
+        has_control = self._control is not None
+        site = Site(
+            self._kubelet, metrics, CapacityLimiter(WORKERS), has_control=has_control, gate=gate
+        )
         if self._simulated is not None:
             site.simulated = self._simulated
         return WebApplication(
@@ -121,17 +123,17 @@ class HttpServer(HttpServerThread):
             [route for part in PARTS for route in part(site)],
             failed=lambda text: self._kubelet.events.publish(EventKind.SERVER_ERROR, text),
             closing=site.close,
-            control=kubelet_router(self._kubelet, gate) if steers else None,
+            control=kubelet_router(self._kubelet, gate) if has_control else None,
         )
 
     def _wake(self) -> None:
-        """Much has happened; on the thread of any of it. While nobody serves, that thread has
-        to count."""
+        """Have the metrics counted soon. Called on a thread that publishes an event."""
         metrics, loop = self._metrics, self._loop
         if metrics is None:
             return
         if loop is None:
+            # No server thread to do it: count here, or the queue would grow without limit.
             metrics.catch_up()
             return
-        with contextlib.suppress(RuntimeError):  # the loop has just ended
+        with contextlib.suppress(RuntimeError):  # the loop has just closed
             loop.call_soon_threadsafe(metrics.catch_up)

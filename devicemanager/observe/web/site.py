@@ -1,4 +1,4 @@
-"""What the parts of one HTTP server share."""
+"""State that the routes of one HTTP server share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicemanager.observe.metrics.kubelet import KubeletMetrics
 __all__ = ["Breakable", "Site"]
 
 Breakable = Callable[[str, str], None]
-"""Sets the health of a simulated plugin's device, by its id."""
+"""Sets the health of a simulated plugin's device: ``(id, health)``."""
 
 
 def _nothing_simulated() -> Mapping[str, Breakable]:
@@ -24,32 +24,32 @@ def _nothing_simulated() -> Mapping[str, Breakable]:
 
 @attrs.define(eq=False)
 class Site:
-    """One server's kubelet and means. To be used on the server's loop.
+    """Kubelet and resources of one server. Use it on the server's event loop.
 
-    Every request that a route gets has passed the check of Host and Origin. One that changes
-    something has to pass ``check``, too.
+    Host and Origin of every request are checked before a route gets it. A route that changes
+    something must also call ``check``.
     """
 
     kubelet: MockKubelet
     metrics: KubeletMetrics
     workers: CapacityLimiter
-    """Threads for what takes time."""
-    steers: bool = False
-    """Whether the control API answers here."""
+    """Limit of worker threads for handlers that block."""
+    has_control: bool = False
+    """True if the control API is served here."""
     simulated: Callable[[], Mapping[str, Breakable]] = _nothing_simulated
-    """By resource, the simulated plugins that run beside the kubelet."""
+    """Returns the simulated plugins that run with the kubelet, by resource."""
     gate: Gate = attrs.field(factory=Gate, repr=False)
     _closing: list[Callable[[], None]] = attrs.field(factory=list, init=False, repr=False)
 
     def check(self, request: Request) -> None:
-        """Raise HttpError unless the request has the token, or came over the unix socket."""
+        """Raise HttpError unless the request has the token or came over the unix socket."""
         self.gate.check(request.scope)
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call this when the server ends: streams have to come to their ends then."""
+        """Register a function that ends a stream when the server ends."""
         self._closing.append(callback)
 
     def close(self) -> None:
-        """The server ends."""
+        """End all streams, because the server ends."""
         for callback in self._closing:
             callback()

@@ -62,9 +62,9 @@ ROWS = {
     "H1": "test_h1_allocated_resources_status",
     "H3": "test_health_update_names_the_pod_of_the_device",
     "H4": "test_order_of_allocated_resources",
-    "H5": "test_h5_h6_when_the_registration_server_fails",
-    "H6": "test_h5_h6_before_the_first_start",
-    "M1": "test_m1_metrics_of_admissions",
+    "H5": "test_h5_h6_device_plugin_check_after_registration_server_failure",
+    "H6": "test_h5_h6_device_plugin_check_before_first_start",
+    "M1": "test_m1_admission_metrics_by_version",
 }
 """Difference to a test that checks both outcomes."""
 

@@ -1,4 +1,4 @@
-"""The metrics of a kubelet, read by the library's parser."""
+"""The metrics of a kubelet, parsed by prometheus_client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_ALIGNED = "kubelet_container_aligned_compute_resources_failure_count"
 
 
 def samples(text):
-    """Name and labels → value; the parser calls every counter ``..._total``."""
+    """Return the values by name and labels; the parser calls every counter ``..._total``."""
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -38,8 +38,8 @@ def samples(text):
     }
 
 
-def told(text):
-    """Name → type, as the text itself says."""
+def types(text):
+    """Return the types in the text itself by name."""
     lines = [line.split() for line in text.decode().split("\n") if line.startswith("# TYPE ")]
     assert len(lines) == len({name for _, _, name, _ in lines})
     return {name: kind for _, _, name, kind in lines}
@@ -47,7 +47,7 @@ def told(text):
 
 @pytest.fixture
 def stopped(tmp_path):
-    """A kubelet that is never started; what happens to it is made up."""
+    """Return a function that makes a stopped kubelet; tests publish its events themselves."""
 
     def make(**settings):
         return MockKubelet(tmp_path / "r", Settings(**settings))
@@ -71,7 +71,7 @@ def mock_kubelet_settings():
     return Settings(topology_policy="single-numa-node")
 
 
-def test_a_kubelets_day(mock_kubelet, simulated_plugin):
+def test_metrics_count_registrations_admissions_and_restart(mock_kubelet, simulated_plugin):
     kubelet = mock_kubelet
     metrics = KubeletMetrics(kubelet)
     simulated_plugin(GPU, 4)
@@ -87,7 +87,7 @@ def test_a_kubelets_day(mock_kubelet, simulated_plugin):
         client.list()
         client.list_v1alpha1()
     text = metrics.text()
-    found, kinds = samples(text), told(text)
+    found, kinds = samples(text), types(text)
     gpu = ("resource_name", GPU)
     for name, labels, value in [
         ("kubelet_device_plugin_registration_total", [gpu], 1),
@@ -115,7 +115,7 @@ def test_a_kubelets_day(mock_kubelet, simulated_plugin):
         ("devicemanager_devices_held", [gpu], 3),
     ]:
         assert found[name, *labels] == value, name
-    # Counters whose names do not end in _total are told by their names all the same.
+    # Counters without the suffix _total have their own names in the TYPE lines.
     assert kinds[ALIGNED] == kinds["kubelet_pod_resources_endpoint_requests_list"] == "counter"
     assert kinds["kubelet_device_plugin_alloc_duration_seconds"] == "histogram"
     assert not [name for name in kinds if name.endswith(("_total_total", "_created"))]
@@ -144,12 +144,12 @@ def test_a_kubelets_day(mock_kubelet, simulated_plugin):
         ("1.36", TOPOLOGY | {REJECTIONS, ALIGNED, NOT_ALIGNED}),
     ],
 )
-def test_m1_metrics_of_admissions(stopped, version, names):
+def test_m1_admission_metrics_by_version(stopped, version, names):
     kubelet = stopped(kubelet_version=version, topology_policy="single-numa-node")
     metrics = KubeletMetrics(kubelet)
     reject(kubelet)
     register(kubelet, GPU)
-    found = set(told(metrics.text()))
+    found = set(types(metrics.text()))
     always = {"kubelet_device_plugin_registration_total"}
     always |= {"kubelet_node_name", "kubelet_running_pods", "kubelet_running_containers"}
     assert found - always == names
@@ -163,29 +163,29 @@ def test_m1_metrics_of_admissions(stopped, version, names):
         ("1.30", {"resource_scrape_error"}),
     ],
 )
-def test_how_a_scrape_of_resources_tells_that_it_failed(stopped, version, names):
-    assert set(told(resource_text(stopped(kubelet_version=version)))) == names
+def test_scrape_error_metrics_by_version(stopped, version, names):
+    assert set(types(resource_text(stopped(kubelet_version=version)))) == names
 
 
-def test_policy_none_aligns_nothing(stopped):
+def test_policy_none_has_no_alignment_metrics(stopped):
     kubelet = stopped()
     metrics = KubeletMetrics(kubelet)
     reject(kubelet, "UnexpectedAdmissionError")
     found = samples(metrics.text())
     assert found["kubelet_topology_manager_admission_errors_total",] == 0
-    assert ALIGNED not in told(metrics.text())
+    assert ALIGNED not in types(metrics.text())
 
 
 # -- reading ----------------------------------------------------------------------------
 
 
-def test_what_happens_is_only_noted_until_somebody_looks(stopped, monkeypatch):
-    monkeypatch.setattr(reader, "_AT_ONCE", 3)
+def test_reader_queues_events_until_read(stopped, monkeypatch):
+    monkeypatch.setattr(reader, "_QUEUE_LIMIT", 3)
     kubelet, woken = stopped(), []
     reading = Reader(kubelet, lambda: woken.append(1))
     for _ in range(5):
         register(kubelet, GPU)
-    assert len(woken) == 1  # once, until it was heeded
+    assert len(woken) == 1  # not again before the next reading
     assert reading.read(lambda tally: dict(tally.registrations)) == {GPU: 5}
     for _ in range(3):
         register(kubelet, GPU)
@@ -195,7 +195,7 @@ def test_what_happens_is_only_noted_until_somebody_looks(stopped, monkeypatch):
     assert reading.read(lambda tally: tally.registrations[GPU]) == 8
 
 
-def test_what_is_none_of_ours_is_not_counted(stopped):
+def test_reader_ignores_other_calls_and_events(stopped):
     kubelet = stopped()
     reading = Reader(kubelet)
     for rpc in ("GetInfo", "ListAndWatch"):
@@ -206,7 +206,7 @@ def test_what_is_none_of_ours_is_not_counted(stopped):
 
 
 @pytest.mark.parametrize("scope", ["container", "pod"])
-def test_an_event_says_how_many_containers_got_their_devices(scope):
+def test_admission_event_has_number_of_allocated_containers(scope):
     node = Node(topology_policy="single-numa-node", topology_scope=scope)
     node.plugin(rows("000"))
     seen = []
@@ -228,20 +228,20 @@ def test_an_event_says_how_many_containers_got_their_devices(scope):
 
 
 @given(st.text(), st.text())
-def test_any_text_is_one_label(first, second):
+def test_any_text_is_one_label_value(first, second):
     registry = CollectorRegistry()
 
-    class Said:
+    class Source:
         def collect(self):
-            family = CounterMetricFamily("a", first, labels=["said"])
+            family = CounterMetricFamily("a", first, labels=["text"])
             family.add_metric([first], 1)
             yield family
-            bare = families.counter("b_count", second, [({"said": second}, 2)])
+            bare = families.counter("b_count", second, [({"text": second}, 2)])
             yield bare
             yield families.counter("empty_total", second, [])
 
-    registry.register(Said())
+    registry.register(Source())
     text = text_of(registry)
     found = samples(text)
-    assert found == {("a_total", ("said", first)): 1, ("b_count_total", ("said", second)): 2}
-    assert told(text) == {"a_total": "counter", "b_count": "counter"}
+    assert found == {("a_total", ("text", first)): 1, ("b_count_total", ("text", second)): 2}
+    assert types(text) == {"a_total": "counter", "b_count": "counter"}

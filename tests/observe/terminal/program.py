@@ -1,4 +1,4 @@
-"""A program with a live view, for tests of signals; lighter than a kubelet."""
+"""A program with a live view, for tests of signals; it starts faster than a kubelet."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""As much of a shell as a terminal needs: a job in the foreground, Ctrl-Z, ``fg``, its end.
+"""A minimal shell with job control: one foreground job, Ctrl-Z, ``fg``, exit status.
 
-``python shell.py COMMAND…`` on a new session with a terminal as its standard input.
+Run ``python shell.py COMMAND…`` in a new session with a terminal as its standard input.
 """
 
 import fcntl

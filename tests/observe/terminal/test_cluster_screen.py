@@ -1,4 +1,4 @@
-"""Nodes in a cluster on the screen: what a row says, and that everything fits."""
+"""The screen of a cluster: its rows, and that everything fits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from devicemanager.observe.terminal.rows import CLUSTER_PANES, LogLine, Pane, Sh
 from devicemanager.observe.terminal.screen import draw
 from devicemanager.observe.terminal.text import ASCII, UNICODE
 from devicemanager.observe.view import ClusterNodeView, ClusterView, ResourceTotals
-from tests.observe.terminal.pictures import HOSTILE, LINES, assert_fits, texts
+from tests.observe.terminal.views import HOSTILE, LINES, assert_fits, texts
 
 GPU = "vendor.com/gpu"
 
 
 def node(name: str = "virtual-0", **changes: object) -> ClusterNodeView:
-    made = ClusterNodeView(
+    view = ClusterNodeView(
         name,
         ready=True,
         problems=(),
@@ -27,7 +27,7 @@ def node(name: str = "virtual-0", **changes: object) -> ClusterNodeView:
         pods=(("Running", 3),),
         rejection="",
     )
-    return attrs.evolve(made, **changes)
+    return attrs.evolve(view, **changes)
 
 
 def small() -> ClusterView:
@@ -74,15 +74,15 @@ def empty() -> ClusterView:
     st.sampled_from(["", "gpu", "\x1b", "no such thing"]),
     st.booleans(),
 )
-def test_it_fits_any_size_offset_and_filter(picture, pane, width, height, offset, filter_, help_):
-    shown = texts(picture(), pane, (width, height), offset=offset, filter=filter_, help=help_)
+def test_screen_fits_any_size_offset_and_filter(view, pane, width, height, offset, filter_, help_):
+    shown = texts(view(), pane, (width, height), offset=offset, filter=filter_, help=help_)
     assert_fits(shown, width, height)
 
 
-def test_a_row_for_each_node() -> None:
+def test_cluster_screen_has_a_row_for_each_node() -> None:
     lines = texts(small(), size=(120, 24), lines=(LogLine(0.0, "ready; Ctrl-C leaves"),))
     assert lines[0].split() == ["https://cluster", "4", "nodes", "2", "failed", "12", "running"]
-    assert lines[2].endswith(" 15 held of 30 allocatable, 2 not")
+    assert lines[2].endswith(" 15 allocated of 30 allocatable, 2 not")
     assert (lines[2].count("■"), lines[2].count("□"), lines[2].count("▲")) == (12, 10, 2)
     assert lines[4].startswith("─ Nodes 2 Ready 1 NotReady 1 silent ─")
     found = [" ".join(line.split()) for line in lines[5:9]]
@@ -98,13 +98,13 @@ def test_a_row_for_each_node() -> None:
     assert "ready; Ctrl-C leaves" in "\n".join(lines)
 
 
-def test_what_is_rare_has_a_cell() -> None:
-    picture = ClusterView("here", (), (ResourceTotals(GPU, 10_000, 9_999, 1),))
-    line = texts(picture)[2]
+def test_rare_state_has_a_cell() -> None:
+    view = ClusterView("here", (), (ResourceTotals(GPU, 10_000, 9_999, 1),))
+    line = texts(view)[2]
     assert (line.count("■"), line.count("▲")) == (1, 1)
 
 
-def test_what_there_is_not() -> None:
+def test_empty_cluster_screen_shows_texts() -> None:
     lines = "\n".join(texts(empty(), lines=()))
     assert " none has joined yet" in lines and " none yet" in lines
     assert "3 events" in lines and "4 " not in lines.splitlines()[-1]
@@ -121,12 +121,12 @@ def test_what_there_is_not() -> None:
         ("failed", ["virtual-1"]),
     ],
 )
-def test_nodes_are_found_by_what_is_wrong_with_them(wanted, names) -> None:
+def test_filter_finds_nodes_by_state_problem_and_resource(wanted, names) -> None:
     lines = texts(small(), Pane.NODES, filter=wanted)
     assert [line.split()[0] for line in lines[2:-1] if line.strip()] == names
 
 
-def test_keys_are_those_of_the_panes() -> None:
+def test_number_keys_select_cluster_panes() -> None:
     state = ScreenState()
     for key, pane in (("1", Pane.NODES), ("2", Pane.RESOURCES), ("3", Pane.EVENTS)):
         assert pressed(state, key, 5, 0, CLUSTER_PANES).pane is pane
@@ -138,7 +138,7 @@ def test_keys_are_those_of_the_panes() -> None:
     assert draw(small(), state, 80, 24, Shown(LINES)).panes == CLUSTER_PANES
 
 
-def test_without_unicode() -> None:
+def test_ascii_glyphs_make_cluster_screen_ascii() -> None:
     drawn = draw(small(), ScreenState(help=True), 80, 24, Shown(glyphs=ASCII))
     text = "\n".join(line.plain for line in drawn.lines)
     assert text.isascii() and "! not allocatable" in text

@@ -1,4 +1,4 @@
-"""Keys."""
+"""Decoding of keys, and their effect on the state of the screen."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def after(text: str | bytes, state: ScreenState = START, last: int = 100) -> Scr
         (b"\xc3\xa9", ["é"]),
     ],
 )
-def test_bytes_become_keys(data: bytes, expected: list[str]) -> None:
+def test_keys_decodes_bytes(data: bytes, expected: list[str]) -> None:
     assert list(keys(data)) == expected
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_taken(data: bytes) -> None:
+def test_any_bytes_are_valid_input(data: bytes) -> None:
     state = after(data)
     assert 0 <= state.offset <= 100
 
@@ -54,7 +54,7 @@ def test_any_bytes_are_taken(data: bytes) -> None:
         ("5k", ScreenState(Pane.EVENTS, 1)),
         ("5g", ScreenState(Pane.EVENTS, 100)),
         ("4jj1", ScreenState(Pane.DEVICES)),
-        (" ", ScreenState(held=True)),
+        (" ", ScreenState(paused=True)),
         ("  ", ScreenState()),
         ("?", ScreenState(help=True)),
         ("?x", ScreenState()),
@@ -67,9 +67,9 @@ def test_any_bytes_are_taken(data: bytes) -> None:
         ("z", ScreenState()),
     ],
 )
-def test_what_keys_do(typed: str, state: ScreenState) -> None:
+def test_pressed_changes_state(typed: str, state: ScreenState) -> None:
     assert after(typed) == state
 
 
-def test_a_screen_that_became_shorter_scrolls_from_where_it_stands() -> None:
+def test_scrolling_starts_at_last_row_of_shortened_list() -> None:
     assert after("k", ScreenState(Pane.PODS, 100), last=10).offset == 9

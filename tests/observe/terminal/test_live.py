@@ -1,4 +1,4 @@
-"""The live view on a pseudo terminal, in this process."""
+"""The live view on a pseudo-terminal, in this process."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from devicemanager.observe.terminal.live import LiveView, LogLines, glyphs_for
 from devicemanager.observe.terminal.rows import LogLine
 from devicemanager.observe.terminal.text import ASCII, UNICODE
 from devicemanager.observe.terminal.tty import Terminal
-from tests.observe.terminal import pictures
-from tests.observe.terminal.watching import DEADLINE, Watched
+from tests.observe.terminal import views
+from tests.observe.terminal.watched import DEADLINE, Watched
 
 
 class Shown:
-    """A view of a picture that the test may change."""
+    """A live view whose contents a test can change."""
 
     def __init__(self, watched: Watched, **options) -> None:
-        self.picture = pictures.small()
+        self.content = views.small()
         self.error: list[BaseException | None] = []
         self.has_ended = threading.Event()
         self.lines = LogLines()
         terminal = Terminal(watched.slave, watched.slave)
-        self.view = LiveView(terminal, self._look, self._ended, lines=self.lines, **options)
+        self.view = LiveView(terminal, self._get_view, self._ended, lines=self.lines, **options)
 
-    def _look(self):
-        return self.picture
+    def _get_view(self):
+        return self.content
 
     def _ended(self, error):
         self.error.append(error)
@@ -51,13 +51,13 @@ def terminal_kind(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
 
 
-def test_it_shows_changes_keys_and_sizes_and_gives_the_terminal_back():
+def test_view_follows_changes_keys_and_size_and_restores_terminal():
     with Watched() as watched:
         before = watched.mode()
         with Shown(watched) as shown:
-            watched.wait_for("■ 3 held")
+            watched.wait_for("■ 3 allocated")
             assert watched.mode() != before
-            shown.picture = attrs.evolve(shown.picture, kubelet_version="9.99")
+            shown.content = attrs.evolve(shown.content, kubelet_version="9.99")
             shown.view.wake()
             watched.wait_for("kubelet 9.99")
             shown.lines.add(LogLine(0.0, "something happened"))
@@ -73,17 +73,17 @@ def test_it_shows_changes_keys_and_sizes_and_gives_the_terminal_back():
             watched.wait_for("waiting for something")
             watched.press("q")
             assert shown.has_ended.wait(DEADLINE)
-        watched.wait_until(lambda: watched.is_given_back)
+        watched.wait_until(lambda: watched.is_restored)
         assert watched.mode() == before
         assert shown.error == [None]
 
 
-def test_a_picture_that_is_held_stands_still():
+def test_paused_view_is_not_updated():
     with Watched() as watched, Shown(watched) as shown:
         watched.wait_for("kubelet 1.")
         watched.press(" ")
-        watched.wait_for("held still")
-        shown.picture = attrs.evolve(shown.picture, kubelet_version="9.99")
+        watched.wait_for("paused")
+        shown.content = attrs.evolve(shown.content, kubelet_version="9.99")
         watched.press("?")
         watched.wait_for("PageUp")
         watched.press("x")
@@ -93,7 +93,7 @@ def test_a_picture_that_is_held_stands_still():
         watched.wait_for("kubelet 9.99")
 
 
-def test_only_lines_that_changed_are_written():
+def test_only_changed_lines_are_written():
     with Watched() as watched, Shown(watched) as shown:
         watched.wait_for("q quit")
         shown.view.say("the first")
@@ -104,7 +104,7 @@ def test_only_lines_that_changed_are_written():
         assert watched.output[written:].count(b"\x1b[2K") == 1
 
 
-def test_a_terminal_that_goes_away_ends_it():
+def test_closed_terminal_ends_the_view():
     watched = Watched()
     with Shown(watched) as shown:
         watched.wait_for("q quit")
@@ -114,21 +114,21 @@ def test_a_terminal_that_goes_away_ends_it():
     watched.close_slave()
 
 
-def test_a_mistake_of_ours_gives_the_terminal_back_and_is_told():
+def test_bug_restores_the_terminal_and_is_reported():
     with Watched() as watched:
         before = watched.mode()
         with Shown(watched) as shown:
             watched.wait_for("q quit")
-            shown.picture = None
+            shown.content = None
             shown.view.wake()
             assert shown.has_ended.wait(DEADLINE)
-            watched.wait_until(lambda: watched.is_given_back)
+            watched.wait_until(lambda: watched.is_restored)
         assert watched.mode() == before
         assert isinstance(shown.error[0], AttributeError)
 
 
-def test_output_that_is_held_up_is_let_go_when_it_is_to_end(monkeypatch):
-    """As after Ctrl-S: the view is stuck in a write, and yet the terminal is given back."""
+def test_end_restores_terminal_during_blocked_write(monkeypatch):
+    """After Ctrl-S a write of the view blocks; the terminal is restored nevertheless."""
     monkeypatch.setattr(tty, "_PATIENCE", 0.05)
     with Watched() as watched:
         before = watched.mode()
@@ -136,25 +136,25 @@ def test_output_that_is_held_up_is_let_go_when_it_is_to_end(monkeypatch):
             watched.wait_for("q quit")
             termios.tcflow(watched.slave, termios.TCOOFF)
             shown.view.redraw()
-            stuck = threading.Event()
-            monkeypatch.setattr(os, "write", telling(stuck, os.write))
-            assert stuck.wait(DEADLINE)
+            blocked = threading.Event()
+            monkeypatch.setattr(os, "write", reporting(blocked, os.write))
+            assert blocked.wait(DEADLINE)
             shown.view.end()
-        watched.wait_until(lambda: watched.is_given_back)
+        watched.wait_until(lambda: watched.is_restored)
         assert watched.mode() == before
 
 
-def telling(event, write):
-    """``os.write`` that says that it begins."""
+def reporting(event, write):
+    """Return an ``os.write`` that sets an event first."""
 
-    def told(descriptor, data):
+    def reporting_write(descriptor, data):
         event.set()
         return write(descriptor, data)
 
-    return told
+    return reporting_write
 
 
-def test_what_is_typed_for_others_is_not_read():
+def test_keys_are_read_only_while_entered():
     with Watched() as watched:
         terminal = tty.Terminal(watched.slave, watched.slave)
         watched.press("for the shell\n")
@@ -166,10 +166,10 @@ def test_what_is_typed_for_others_is_not_read():
         terminal.close()
 
 
-def test_a_signal_handler_never_waits_for_output():
+def test_signal_handler_never_waits_for_output():
     with Watched() as watched:
         shown = Shown(watched)
-        with shown.view.terminal._lock:  # as a write that is stuck, which no test can make
+        with shown.view.terminal._lock:  # stands for a blocked write
             handler = threading.Thread(target=shown.view.redraw)
             handler.start()
             handler.join(DEADLINE)
@@ -178,13 +178,13 @@ def test_a_signal_handler_never_waits_for_output():
 
 
 @pytest.mark.parametrize("no_color", [True, False])
-def test_colours_are_left_out_when_they_are_not_wanted(no_color):
+def test_view_can_omit_colours(no_color):
     with Watched() as watched, Shown(watched, colored=not no_color):
         watched.wait_for("q quit")
     assert (b"\x1b[32m" in watched.output) is not no_color
 
 
-def test_no_color_in_the_environment_means_no_colours(monkeypatch):
+def test_no_color_variable_disables_colours(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     with Watched() as watched, Shown(watched):
         watched.wait_for("q quit")
@@ -194,10 +194,10 @@ def test_no_color_in_the_environment_means_no_colours(monkeypatch):
 def test_hostile_names_reach_the_terminal_as_text_only():
     with Watched() as watched:
         shown = Shown(watched)
-        shown.picture = pictures.hostile()
+        shown.content = views.hostile()
         with shown:
             for number in range(22):
-                shown.lines.add(LogLine(0.0, pictures.HOSTILE[number % len(pictures.HOSTILE)]))
+                shown.lines.add(LogLine(0.0, views.HOSTILE[number % len(views.HOSTILE)]))
             watched.press("2")
             watched.wait_for("Holders")
             watched.press("5")
@@ -207,8 +207,8 @@ def test_hostile_names_reach_the_terminal_as_text_only():
     assert watched.screen.title == ""
 
 
-def test_lines_are_kept_up_to_a_number():
-    lines = LogLines(keep=3)
+def test_log_lines_are_limited():
+    lines = LogLines(most=3)
     for number in range(10):
         lines.add(LogLine(0.0, str(number)))
     assert [line.text for line in lines.latest()] == ["7", "8", "9"]
@@ -217,5 +217,5 @@ def test_lines_are_kept_up_to_a_number():
 @pytest.mark.parametrize(
     ("encoding", "glyphs"), [("utf-8", UNICODE), ("ascii", ASCII), ("latin-1", ASCII), ("?", ASCII)]
 )
-def test_what_the_encoding_lacks_is_not_used(encoding, glyphs):
+def test_glyphs_depend_on_encoding(encoding, glyphs):
     assert glyphs_for(encoding) is glyphs

@@ -1,4 +1,4 @@
-"""Progress of long work."""
+"""Progress bars and lines of long work."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import os
 import pytest
 
 from devicemanager.observe.terminal.progress import Work
-from tests.observe.terminal.watching import Watched
+from tests.observe.terminal.watched import Watched
 from tests.timing import Clock
 
 
-def test_without_a_terminal_a_line_comes_now_and_then():
+def test_progress_without_terminal_prints_periodic_lines():
     stream, clock = io.StringIO(), Clock()
     with Work("check", 90, stream=stream, now=clock) as work:
         for _ in range(90):
@@ -23,14 +23,14 @@ def test_without_a_terminal_a_line_comes_now_and_then():
     )
 
 
-def test_a_note_is_a_line_at_once():
+def test_note_is_printed_at_once():
     stream = io.StringIO()
     with Work("check", 90, stream=stream, now=Clock()) as work:
         work.note("nothing came yet")
     assert stream.getvalue() == "check: nothing came yet\n"
 
 
-def test_a_note_on_a_terminal_is_in_the_bar(monkeypatch):
+def test_note_on_a_terminal_is_in_the_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     with Watched() as watched, os.fdopen(os.dup(watched.slave), "w") as stream:
         with Work("check", 4, stream=stream, now=Clock()) as work:
@@ -39,14 +39,14 @@ def test_a_note_on_a_terminal_is_in_the_bar(monkeypatch):
         watched.wait_until(lambda: not watched.text.strip())
 
 
-def test_short_work_says_nothing():
+def test_short_work_prints_nothing():
     stream = io.StringIO()
     with Work("check", stream=stream) as work:
         assert list(work.tracked("abc")) == ["a", "b", "c"]
     assert stream.getvalue() == ""
 
 
-def test_without_a_standard_error_nothing_happens(monkeypatch):
+def test_progress_without_standard_error_does_nothing(monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
     clock = Clock()
     with Work("check", now=clock) as work:
@@ -56,7 +56,7 @@ def test_without_a_standard_error_nothing_happens(monkeypatch):
 
 
 @pytest.mark.parametrize("doing", ["B03 lists", "[red]\x1b[2J"])
-def test_on_a_terminal_it_is_a_bar_that_goes_away(doing, monkeypatch):
+def test_progress_on_terminal_is_a_transient_bar(doing, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     clock = Clock()
     with Watched() as watched:
@@ -68,10 +68,10 @@ def test_on_a_terminal_it_is_a_bar_that_goes_away(doing, monkeypatch):
                 watched.wait_for("1/4")
                 watched.wait_for(doing.replace("\x1b", "\\x1b")[:9])
             watched.wait_until(lambda: not watched.text.strip())
-        assert b"\x1b[?25l" not in watched.output  # the cursor was there all the time
+        assert b"\x1b[?25l" not in watched.output  # the cursor was never hidden
 
 
-def test_what_is_printed_meanwhile_stands_above_the_bar(monkeypatch):
+def test_printed_line_appears_above_the_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     clock = Clock()
     with Watched() as watched, os.fdopen(os.dup(watched.slave), "w") as stream:
@@ -86,7 +86,7 @@ def test_what_is_printed_meanwhile_stands_above_the_bar(monkeypatch):
         watched.wait_until(lambda: watched.text.split() == ["A01", "pass"])
 
 
-def test_without_a_terminal_lines_are_printed_as_they_are(capsys):
+def test_print_without_terminal_prints_plain_lines(capsys):
     with Work("check", 2) as work:
         work.print("A01 [red]pass[/]", "green")
     assert capsys.readouterr().out == "A01 [red]pass[/]\n"

@@ -1,4 +1,4 @@
-"""The screen: what it says, and that it fits, whatever it is to show."""
+"""The screen: its contents, and that it fits for any view."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from devicemanager.observe.terminal.text import ASCII, UNICODE
 from devicemanager.observe.view import ContainerInfo, NodeView, Pending, PodInfo
 from tests.helpers import devices
 from tests.node import Node
-from tests.observe.terminal import pictures
-from tests.observe.terminal.pictures import LINES, assert_fits, texts
-from tests.observe.view.looking import look_at
+from tests.observe.terminal import views
+from tests.observe.terminal.views import LINES, assert_fits, texts
+from tests.observe.view.fake_node import view_of
 
 SIZES = [(80, 24), (200, 60)]
-PICTURES = [pictures.small, pictures.large, pictures.hostile]
+VIEWS = [views.small, views.large, views.hostile]
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("picture", PICTURES)
+@pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("pane", [None, *NODE_PANES])
-def test_every_pane_fits(size, picture, pane) -> None:
-    assert_fits(texts(picture(), pane, size), *size)
+def test_every_pane_fits_the_screen(size, view, pane) -> None:
+    assert_fits(texts(view(), pane, size), *size)
 
 
 @given(
-    st.sampled_from(PICTURES),
+    st.sampled_from(VIEWS),
     st.sampled_from([None, *NODE_PANES]),
     st.integers(1, 220),
     st.integers(1, 70),
@@ -38,21 +38,21 @@ def test_every_pane_fits(size, picture, pane) -> None:
     st.sampled_from(["", "gpu", "\x1b", "no such thing"]),
     st.booleans(),
 )
-def test_it_fits_any_size_offset_and_filter(picture, pane, width, height, offset, filter_, help_):
-    shown = texts(picture(), pane, (width, height), offset=offset, filter=filter_, help=help_)
+def test_screen_fits_any_size_offset_and_filter(view, pane, width, height, offset, filter_, help_):
+    shown = texts(view(), pane, (width, height), offset=offset, filter=filter_, help=help_)
     assert_fits(shown, width, height)
 
 
-def test_devices_stand_by_resource_and_numa_node_with_their_states_as_shapes() -> None:
-    lines = texts(pictures.small())
+def test_device_strips_show_states_by_resource_and_numa_node() -> None:
+    lines = texts(views.small())
     assert lines[2].split() == ["vendor.com/gpu", "NUMA", "0", "■■□□", "2■", "2□"]
     assert lines[3].split() == ["NUMA", "1", "□▲□□", "3□", "1▲"]
     assert lines[4].split() == ["vendor.com/nic", "■□", "1■", "1□"]
-    assert "■ 3 held  □ 6 free  ▲ 1 unhealthy" in lines[1]
+    assert "■ 3 allocated  □ 6 free  ▲ 1 unhealthy" in lines[1]
 
 
-def test_the_overview_names_plugins_pods_and_events() -> None:
-    lines = texts(pictures.small(), lines=(LogLine(0.0, "ready; Ctrl-C stops"),))
+def test_overview_shows_plugins_pods_and_events() -> None:
+    lines = texts(views.small(), lines=(LogLine(0.0, "ready; Ctrl-C stops"),))
     text = "\n".join(lines)
     assert "kubelet 1.36  topology restricted/container" in lines[0]
     assert "gpu.sock" in text and "serving" in text
@@ -62,38 +62,38 @@ def test_the_overview_names_plugins_pods_and_events() -> None:
     assert lines[-1].split()[:4] == ["0", "all", "1", "devices"]
 
 
-def test_ten_thousand_devices_are_a_bar_in_their_shares() -> None:
-    line = texts(pictures.large())[2]
+def test_ten_thousand_devices_are_a_proportional_bar() -> None:
+    line = texts(views.large())[2]
     assert line.endswith("1500■ 3500□")
-    held, free = line.count("■") - 1, line.count("□") - 1
-    assert (held, free) == (8, 18)  # of 26 cells
+    allocated, free = line.count("■") - 1, line.count("□") - 1
+    assert (allocated, free) == (8, 18)  # of 26 cells
 
 
-def test_a_single_odd_device_of_ten_thousand_has_a_cell() -> None:
+def test_single_unhealthy_device_of_ten_thousand_has_a_cell() -> None:
     node = Node()
     rows = [
         *devices(*(f"d{number:05}" for number in range(9999))),
         attrs.evolve(devices("z")[0], health="Bad"),
     ]
     node.plugin(rows)
-    (line,) = texts(look_at(node).look())[2:3]
-    assert line.count("▲") == 2  # a cell, and its count
+    (line,) = texts(view_of(node).refresh())[2:3]
+    assert line.count("▲") == 2  # a cell and the count
 
 
-def test_alone_each_device_has_a_cell_and_the_rest_is_scrolled_to() -> None:
-    lines = texts(pictures.large(), Pane.DEVICES)
+def test_single_pane_has_a_cell_for_each_device() -> None:
+    lines = texts(views.large(), Pane.DEVICES)
     assert "slice-00000" in lines[2] and lines[2].count("■") + lines[2].count("□") == 26
     assert " 1-21 of 386 " in lines[1]
-    assert "slice-0" in texts(pictures.large(), Pane.DEVICES, offset=1 << 40)[-2]
+    assert "slice-0" in texts(views.large(), Pane.DEVICES, offset=1 << 40)[-2]
 
 
-def test_holders_are_listed_device_by_device() -> None:
-    lines = texts(pictures.small(), Pane.HOLDERS)
+def test_holders_pane_has_a_row_for_each_device() -> None:
+    lines = texts(views.small(), Pane.HOLDERS)
     assert lines[2].split() == [
         "vendor.com/gpu",
         "gpu-0",
         "■",
-        "held",
+        "allocated",
         "0",
         "default/train",
         "main",
@@ -101,110 +101,108 @@ def test_holders_are_listed_device_by_device() -> None:
     assert lines[7].split() == ["vendor.com/gpu", "gpu-5", "▲", "unhealthy", "1", "Overheated"]
 
 
-def test_a_filter_leaves_what_contains_it() -> None:
-    lines = texts(pictures.large(), Pane.HOLDERS, filter="POD-17 ")
+def test_filter_shows_matching_rows() -> None:
+    lines = texts(views.large(), Pane.HOLDERS, filter="POD-17 ")
     assert " 10 of" not in lines[1]
     assert sum("default/pod-17" in line for line in lines) == 10
     assert "only 'POD-17 '" in lines[-1]
-    assert "nothing contains 'zz'" in texts(pictures.small(), Pane.PODS, filter="zz")[2]
+    assert "nothing contains 'zz'" in texts(views.small(), Pane.PODS, filter="zz")[2]
 
 
-def test_pods_alone_show_their_containers() -> None:
-    lines = texts(pictures.small(), Pane.PODS)
+def test_pods_pane_shows_containers() -> None:
+    lines = texts(views.small(), Pane.PODS)
     (container,) = [line for line in lines if line.startswith("  main")]
     assert container.split() == ["main", "running", "gpu", "2:", "gpu-0,gpu-1", "nic", "nic-0"]
 
 
-def test_containers_say_how_they_ended_and_what_they_wait_for() -> None:
+def test_container_rows_show_exit_and_waiting_reason() -> None:
     containers = (
         ContainerInfo(name="a", state="terminated", exit_code=3, reason="Error", restart_count=2),
         ContainerInfo(name="b", state="waiting", reason="CrashLoopBackOff", message="back-off 10s"),
         ContainerInfo(name="c", claim_devices={"card": ("pool/a",)}),
     )
-    picture = NodeView(
+    view = NodeView(
         1,
         "here",
         pods=(PodInfo(uid="u", name="p", namespace="ns", deleting=True, containers=containers),),
     )
-    lines = texts(picture, Pane.PODS)
+    lines = texts(view, Pane.PODS)
     assert lines[2].split() == ["ns/p", "Deleting", "claim", "card", "pool/a"]
     assert lines[3].split() == ["a", "exit", "3", "restarted", "2", "times", "Error"]
     assert lines[4].split() == ["b", "waiting", "CrashLoopBackOff", "back-off", "10s"]
 
 
-def test_a_plugin_that_is_asked_says_for_how_long() -> None:
-    (plugin, _) = pictures.small().plugins
-    asked = attrs.evolve(plugin, in_progress=(Pending(100.0, "Allocate"),))
-    picture = attrs.evolve(pictures.small(), plugins=(asked,))
-    drawn = draw(picture, ScreenState(Pane.PLUGINS), 80, 24, Shown((), now=103.2))
+def test_call_in_progress_shows_its_duration() -> None:
+    (plugin, _) = views.small().plugins
+    called = attrs.evolve(plugin, in_progress=(Pending(100.0, "Allocate"),))
+    view = attrs.evolve(views.small(), plugins=(called,))
+    drawn = draw(view, ScreenState(Pane.PLUGINS), 80, 24, Shown((), now=103.2))
     assert drawn.lines[2].plain.endswith("Allocate for 3 s")
 
 
-def test_the_latest_events_are_at_the_end_and_older_ones_above() -> None:
+def test_events_pane_scrolls_from_newest_event() -> None:
     lines = tuple(LogLine(0.0, f"event {number}") for number in range(100))
-    assert texts(pictures.small(), Pane.EVENTS, lines=lines)[-2].endswith("event 99")
-    assert texts(pictures.small(), Pane.EVENTS, lines=lines, offset=10)[-2].endswith("event 89")
-    assert texts(pictures.small(), Pane.EVENTS, lines=lines, offset=1000)[2].endswith("event 0")
+    assert texts(views.small(), Pane.EVENTS, lines=lines)[-2].endswith("event 99")
+    assert texts(views.small(), Pane.EVENTS, lines=lines, offset=10)[-2].endswith("event 89")
+    assert texts(views.small(), Pane.EVENTS, lines=lines, offset=1000)[2].endswith("event 0")
 
 
-def test_the_overview_shows_the_latest_events_and_pods() -> None:
+def test_overview_shows_newest_events_and_pods() -> None:
     lines = texts(
-        pictures.large(), lines=tuple(LogLine(0.0, f"event {number}") for number in range(100))
+        views.large(), lines=tuple(LogLine(0.0, f"event {number}") for number in range(100))
     )
     assert lines[-2].endswith("event 99")
     titles = [line.split()[0] for line in lines if line.startswith("default/")]
     assert titles[:2] == ["default/pod-299", "default/pod-298"]
 
 
-def test_the_help_names_every_key_and_state() -> None:
-    text = "\n".join(texts(pictures.small(), help=True))
+def test_help_shows_keys_and_states() -> None:
+    text = "\n".join(texts(views.small(), help=True))
     for word in ("devices", "holders", "Tab", "PageUp", "space", "Ctrl-Z", "□ free", "✗ gone"):
         assert word in text
 
 
-def test_a_notice_has_a_line_of_its_own() -> None:
-    drawn = draw(pictures.small(), ScreenState(), 80, 24, Shown(()), "waiting for the pods")
+def test_notice_has_a_separate_line() -> None:
+    drawn = draw(views.small(), ScreenState(), 80, 24, Shown(()), "waiting for the pods")
     assert drawn.lines[1].plain.strip() == "waiting for the pods"
     assert len(drawn.lines) == 24
 
 
-def test_the_help_says_where_the_program_serves() -> None:
-    about = ["page: http://127.0.0.1:10255/", *pictures.HOSTILE]
-    drawn = draw(pictures.small(), ScreenState(help=True), 80, 24, Shown(()), "", about)
+def test_help_shows_about_lines() -> None:
+    about = ["page: http://127.0.0.1:10255/", *views.HOSTILE]
+    drawn = draw(views.small(), ScreenState(help=True), 80, 24, Shown(()), "", about)
     assert any("page: http://127" in line.plain for line in drawn.lines)
     address = f"page: http://127.0.0.1:10255/#token={'x' * 60}y"
-    drawn = draw(pictures.small(), ScreenState(help=True), 80, 24, Shown(()), "", [address])
+    drawn = draw(views.small(), ScreenState(help=True), 80, 24, Shown(()), "", [address])
     assert address in "".join(line.plain[1:79] for line in drawn.lines)
-    drawn = draw(pictures.small(), ScreenState(help=True), 80, 24, Shown(()), "", about)
+    drawn = draw(views.small(), ScreenState(help=True), 80, 24, Shown(()), "", about)
     assert_fits([line.plain for line in drawn.lines], 80, 24)
 
 
-def test_what_a_source_does_not_tell_is_left_out_and_said() -> None:
-    picture = attrs.evolve(pictures.small(), plugins=None, notes=("Plugins are not told.",))
-    lines = texts(picture, lines=None)
-    assert "Plugins are not told." in "\n".join(lines)
+def test_missing_panes_are_omitted_with_notes() -> None:
+    view = attrs.evolve(views.small(), plugins=None, notes=("Plugins are not listed.",))
+    lines = texts(view, lines=None)
+    assert "Plugins are not listed." in "\n".join(lines)
     assert "plugins" not in lines[-1] and "events" not in lines[-1]
 
 
-def test_wide_screens_have_two_columns() -> None:
-    lines = texts(pictures.small(), size=(200, 60))
+def test_wide_screen_has_two_columns() -> None:
+    lines = texts(views.small(), size=(200, 60))
     assert "Devices" in lines[1] and "Pods" in lines[1]
 
 
-def test_without_unicode_all_is_ascii() -> None:
+def test_ascii_glyphs_make_screen_ascii() -> None:
     for pane in (None, *NODE_PANES):
-        drawn = draw(
-            pictures.small(), ScreenState(pane=pane), 80, 24, Shown(LINES[:1], glyphs=ASCII)
-        )
+        drawn = draw(views.small(), ScreenState(pane=pane), 80, 24, Shown(LINES[:1], glyphs=ASCII))
         assert all(line.plain.isascii() for line in drawn.lines)
 
 
-def test_the_whole_is_as_long_as_it_is() -> None:
-    lines = [line.plain for line in whole(pictures.large(), 80, UNICODE)]
+def test_whole_renders_all_rows() -> None:
+    lines = [line.plain for line in whole(views.large(), 80, UNICODE)]
     assert sum(line.startswith("default/pod-") for line in lines) == 300
 
 
-def test_empty_panes_say_so() -> None:
+def test_empty_panes_show_a_text() -> None:
     text = "\n".join(texts(NodeView(0, "here", plugins=()), lines=()))
     for words in ("no plugin has registered", "none has registered", "none yet"):
         assert words in text

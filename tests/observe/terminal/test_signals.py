@@ -1,4 +1,4 @@
-"""Programs with a live view on a terminal of their own, under a shell."""
+"""Programs with a live view on a separate terminal, under a shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from devicemanager.observe.terminal.session import is_live_terminal
-from tests.observe.terminal.watching import DEADLINE, Watched
+from tests.observe.terminal.watched import DEADLINE, Watched
 from tests.paths import ROOT
 
 HERE = Path(__file__).parent
@@ -63,12 +63,12 @@ def is_gone(pid: int) -> bool:
 
 
 def job_of(watched: Watched) -> int:
-    """The process in the foreground."""
+    """Return the process in the foreground."""
     return os.tcgetpgrp(watched.master)
 
 
-def test_run_on_a_terminal_from_its_start_to_ctrl_c(root):
-    """And in between another size, Ctrl-Z and `fg`."""
+def test_run_on_a_terminal_from_start_to_ctrl_c(root):
+    """Resize, Ctrl-Z and `fg` in between."""
     run = [*COMMAND, "run", "--root", root, "--simulate", "vendor.com/gpu=4"]
     with Watched() as watched:
         before = watched.mode()
@@ -79,14 +79,14 @@ def test_run_on_a_terminal_from_its_start_to_ctrl_c(root):
             watched.wait_until(lambda: "q quit" in watched.screen.display[29])
             watched.press("\x1a")
             watched.wait_for("STOPPED")
-            assert watched.is_given_back
+            assert watched.is_restored
             assert watched.mode() == before
             watched.press("fg\n")
-            watched.wait_until(lambda: not watched.is_given_back)
+            watched.wait_until(lambda: not watched.is_restored)
             watched.wait_for("gpu.sock")
             watched.press("\x03")
             watched.wait_for("ENDED 0")
-            assert watched.is_given_back
+            assert watched.is_restored
             assert watched.mode() == before
             assert "stopped: kubelet stopped" in watched.text
 
@@ -100,7 +100,7 @@ def test_run_with_plain_prints_lines(root):
         watched.wait_for("ENDED 0")
 
 
-def test_run_ends_with_its_terminal(root):
+def test_run_exits_when_its_terminal_closes(root):
     run = [*COMMAND, "run", "--root", root]
     with Watched() as watched:
         with under_a_shell(watched, run):
@@ -113,31 +113,31 @@ def test_run_ends_with_its_terminal(root):
     assert not (Path(root) / "device-plugins" / "kubelet.sock").exists()
 
 
-def test_sigquit_leaves_a_terminal_that_works():
+def test_sigquit_restores_the_terminal():
     with Watched() as watched:
         before = watched.mode()
         with under_a_shell(watched, PROGRAM):
             watched.wait_for("a test")
-            watched.press("\x1c?")  # Ctrl-\ is no signal meanwhile
+            watched.press("\x1c?")  # Ctrl-\ sends no signal meanwhile
             watched.wait_for("PageUp")
             os.killpg(job_of(watched), signal.SIGQUIT)
             watched.wait_for(f"ENDED {-signal.SIGQUIT}")
-            assert watched.is_given_back
+            assert watched.is_restored
             assert watched.mode() == before
 
 
-def test_a_stop_that_cannot_be_caught_is_drawn_over_when_it_ends():
+def test_screen_is_redrawn_after_sigstop():
     with Watched() as watched, under_a_shell(watched, PROGRAM):
         watched.wait_for("a test")
         os.killpg(job_of(watched), signal.SIGSTOP)
         watched.wait_for("STOPPED")
         watched.press("fg\n")
-        # The shell may have left the screen to others, and its mode to itself.
+        # The shell may have shown the normal screen and restored its own mode meanwhile.
         watched.wait_until(lambda: watched.output.count(b"\x1b[?1049h") == 2)
         watched.wait_until(lambda: "STOPPED" not in watched.text and "a test" in watched.text)
 
 
-def test_in_the_background_it_leaves_the_terminal_alone():
+def test_background_process_does_not_use_the_terminal():
     with Watched() as watched, under_a_shell(watched, PROGRAM):
         watched.wait_for("a test")
         job = job_of(watched)
@@ -147,12 +147,12 @@ def test_in_the_background_it_leaves_the_terminal_alone():
         os.killpg(job, signal.SIGCONT)  # as `bg` does
         os.killpg(job, signal.SIGWINCH)
         watched.press("fg\n")
-        watched.wait_until(lambda: not watched.is_given_back)
+        watched.wait_until(lambda: not watched.is_restored)
         assert b"\x1b" not in watched.output[written : watched.output.rindex(b"\x1b[?1049h")]
 
 
 @pytest.mark.parametrize(("kind", "is_live"), [("xterm", True), ("dumb", False), ("", False)])
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(kind, is_live, monkeypatch):
+def test_dumb_terminal_is_not_live(kind, is_live, monkeypatch):
     monkeypatch.setenv("TERM", kind)
     with Watched() as watched, os.fdopen(os.dup(watched.slave), "w") as stream:
         monkeypatch.setattr("sys.stdout", stream)
@@ -162,14 +162,14 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(kind, is_live, monkey
         assert not is_live_terminal()
 
 
-def test_the_demo_shows_its_nodes_until_somebody_quits() -> None:
+def test_demo_shows_nodes_until_quit() -> None:
     command = [*COMMAND, "join", "--demo", "--nodes", "3", "--job-duration", "10ms"]
     with Watched(width=120) as watched, under_a_shell(watched, command):
         watched.wait_for("3 Ready")
         watched.wait_for("virtual-2")
         watched.wait_for("  40 succeeded")
-        watched.wait_for("0 held of 24 allocatable")
+        watched.wait_for("0 allocated of 24 allocatable")
         watched.press("q")
         watched.wait_for("leaving: deleting the nodes")
         watched.wait_for("ENDED 0")
-        assert watched.is_given_back
+        assert watched.is_restored

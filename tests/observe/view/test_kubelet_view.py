@@ -1,4 +1,4 @@
-"""Pictures of a kubelet: what they show, and that what is unchanged stays one object."""
+"""Views of a kubelet: their contents, and the reuse of unchanged parts."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from devicemanager.observe.view.plugins import LATEST_CALLS
 from tests import strategies
 from tests.helpers import container, pod
 from tests.node import GPU, Node, rows
-from tests.observe.view.looking import Looked, look_at
+from tests.observe.view.fake_node import ViewedNode, view_of
 
-FREE, HELD, ALLOCATING = DeviceState.FREE, DeviceState.HELD, DeviceState.ALLOCATING
+FREE, ALLOCATED, ALLOCATING = DeviceState.FREE, DeviceState.ALLOCATED, DeviceState.ALLOCATING
 UNHEALTHY, GONE = DeviceState.UNHEALTHY, DeviceState.GONE
 
 
 def the_states(view: KubeletView) -> dict[str, DeviceState]:
-    (resource,) = view.look().resources
+    (resource,) = view.refresh().resources
     return dict(zip(resource.layout.ids, resource.states, strict=True))
 
 
-def test_a_device_is_free_held_or_unhealthy():
+def test_device_is_free_allocated_or_unhealthy():
     node = Node()
     node.plugin(rows("0101", d3="Unhealthy"))
     node.admit(pod("p", gpu=1))
 
-    assert the_states(look_at(node)) == {"d0": HELD, "d1": FREE, "d2": FREE, "d3": UNHEALTHY}
+    assert the_states(view_of(node)) == {"d0": ALLOCATED, "d1": FREE, "d2": FREE, "d3": UNHEALTHY}
 
 
-def test_a_device_tells_who_holds_it_where_it_is_and_what_its_plugin_said():
+def test_device_has_holders_numa_nodes_and_health():
     node = Node()
     node.plugin(rows("b1", d1="Overheated"))
     node.admit(pod("p", gpu=1))
 
-    (resource,) = look_at(node).look().resources
+    (resource,) = view_of(node).refresh().resources
 
     first, second = resource.device(0), resource.device(1)
     assert first.holders == (Holder("p", "app"),)
@@ -52,100 +52,100 @@ def test_a_device_tells_who_holds_it_where_it_is_and_what_its_plugin_said():
     assert (second.state, second.health, second.holders) == (UNHEALTHY, "Overheated", ())
 
 
-def test_a_device_on_several_nodes_stands_with_the_lowest():
+def test_device_on_several_nodes_is_under_the_lowest():
     node = Node()
     node.plugin(rows("1b-0"))
 
-    (resource,) = look_at(node).look().resources
+    (resource,) = view_of(node).refresh().resources
 
     assert resource.layout.by_node == {0: (1, 3), 1: (0,), None: (2,)}
 
 
-def test_a_held_device_that_is_not_listed_any_more_is_gone():
+def test_allocated_device_that_is_no_longer_listed_is_gone():
     node = Node()
     plugin = node.plugin(rows("01"))
     node.admit(pod("p", gpu=2))
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     plugin.send_list(rows("0"))
 
-    assert the_states(view) == {"d0": HELD, "d1": GONE}
-    assert view.look().resources[0].device(1).numa == (1,)
-    assert [each.numbers for each in delta(before, view.look()).devices] == [(1,)]
+    assert the_states(view) == {"d0": ALLOCATED, "d1": GONE}
+    assert view.refresh().resources[0].device(1).numa == (1,)
+    assert [each.numbers for each in delta(before, view.refresh()).devices] == [(1,)]
 
 
-def test_devices_of_a_plugin_that_has_left_are_gone_and_still_held():
+def test_devices_of_disconnected_plugin_are_gone_and_still_allocated():
     node = Node()
     plugin = node.plugin(rows("01"))
     node.admit(pod("p", gpu=1))
-    view = look_at(node)
+    view = view_of(node)
 
     plugin.leave()
 
-    (resource,) = view.look().resources
+    (resource,) = view.refresh().resources
     assert resource.states == (GONE, GONE)
     assert resource.holders == {"d0": (Holder("p", "app"),)}
     assert not resource.connected
-    assert view.look().plugins[0].stream is Stream.ENDED
+    assert view.refresh().plugins[0].stream is Stream.ENDED
 
 
-def test_devices_are_being_allocated_while_the_plugin_is_asked():
+def test_device_is_allocating_during_allocate_call():
     node = Node()
     plugin = node.plugin(rows("01"))
-    view = look_at(node)
+    view = view_of(node)
     seen = []
-    plugin.before_answer = lambda _: seen.append(view.look().resources[0])
+    plugin.before_answer = lambda _: seen.append(view.refresh().resources[0])
 
     node.admit(pod("p", gpu=1))
 
     assert [resource.states for resource in seen] == [(ALLOCATING, FREE)]
     assert seen[0].holders == {"d0": (Holder("p"),)}
-    assert the_states(view) == {"d0": HELD, "d1": FREE}
+    assert the_states(view) == {"d0": ALLOCATED, "d1": FREE}
 
 
-def test_a_rejected_admission_leaves_nothing_allocating():
+def test_rejected_admission_leaves_no_device_allocating():
     node = Node()
     plugin = node.plugin(rows("01"), allocate_error=RpcError("Unknown", "no"))
-    view = look_at(node)
-    plugin.before_answer = lambda _: view.look()
+    view = view_of(node)
+    plugin.before_answer = lambda _: view.refresh()
 
     node.admit(pod("p", gpu=1))
 
     assert set(the_states(view).values()) == {FREE}
-    assert view.look().resources[0].holders == {}
+    assert view.refresh().resources[0].holders == {}
 
 
-def test_what_leaked_is_held_by_nobody():
+def test_leaked_device_has_no_pod():
     node = Node(quirks={"Q4"})
     node.plugin(rows("00"), responses=())
 
     node.admit(pod("p", gpu=1))
 
-    (resource,) = look_at(node).look().resources
-    assert resource.states == (HELD, FREE)
+    (resource,) = view_of(node).refresh().resources
+    assert resource.states == (ALLOCATED, FREE)
     assert resource.holders == {"d0": (Holder(""),)}
 
 
-def test_the_resource_of_a_checkpoint_awaits_its_plugin():
+def test_restored_resource_awaits_its_plugin():
     node = Node()
     node.plugin(rows("01"))
     node.admit(pod("p", gpu=1))
     node.new_process()
 
-    view = look_at(node)
+    view = view_of(node)
 
-    (plugin,) = view.look().plugins
+    (plugin,) = view.refresh().plugins
     assert plugin.stream is Stream.AWAITED
     assert the_states(view) == {"d0": GONE}
 
 
-def test_a_second_plugin_of_a_resource_stands_by():
+def test_second_plugin_of_resource_is_on_standby():
     node = Node(kubelet_version="1.37")
     node.plugin(rows("0"), name="old.sock")
     node.plugin(rows("0"), name="new.sock")
 
-    plugins = look_at(node).look().plugins
+    plugins = view_of(node).refresh().plugins
 
     assert [(each.endpoint, each.stream) for each in plugins] == [
         ("new.sock", Stream.SERVING),
@@ -153,24 +153,24 @@ def test_a_second_plugin_of_a_resource_stands_by():
     ]
 
 
-def test_a_plugin_shows_its_latest_calls_and_what_it_is_asked():
+def test_plugin_has_latest_calls_and_calls_in_progress():
     node = Node()
     node.plugin(rows("0"))
-    looked = Looked(node)
-    view, tap = KubeletView(looked), looked.calls.recorder(GPU, "plugin.sock")
-    before = view.look()
+    kubelet = ViewedNode(node)
+    view, recorder = KubeletView(kubelet), kubelet.calls.recorder(GPU, "plugin.sock")
+    before = view.refresh()
     for _ in range(LATEST_CALLS + 3):
-        tap.begin("Allocate").answered(b"")
-    asked = tap.begin("PreStartContainer")
+        recorder.begin("Allocate").answered(b"")
+    call = recorder.begin("PreStartContainer")
 
-    (plugin,) = view.look().plugins
+    (plugin,) = view.refresh().plugins
     assert [call.number for call in plugin.calls] == list(range(4, LATEST_CALLS + 4))
     assert [call.rpc for call in plugin.in_progress] == ["PreStartContainer"]
-    assert delta(before, view.look()).plugins == (plugin,)
+    assert delta(before, view.refresh()).plugins == (plugin,)
 
-    asked.failed("Unavailable", "it left")
-    (plugin,) = view.look().plugins
-    assert (plugin.calls[-1].code, plugin.calls[-1].message) == ("Unavailable", "it left")
+    call.failed("Unavailable", "disconnected")
+    (plugin,) = view.refresh().plugins
+    assert (plugin.calls[-1].code, plugin.calls[-1].message) == ("Unavailable", "disconnected")
 
 
 def test_pod_shows_its_containers_in_order_with_devices():
@@ -179,7 +179,7 @@ def test_pod_shows_its_containers_in_order_with_devices():
     init = [container("prepare", gpu=1), container("helper", restartable=True)]
     node.admit(pod("p", container("app", gpu=2), init=init), start=True)
 
-    (shown,) = look_at(node).look().pods
+    (shown,) = view_of(node).refresh().pods
 
     kinds = [(each.name, each.kind, each.state) for each in shown.all_containers]
     assert kinds == [
@@ -196,12 +196,12 @@ def test_pod_shows_its_containers_in_order_with_devices():
 def test_restarted_container_changes_the_view():
     node = Node()
     node.admit(pod("p"), start=True)
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     node.workers.life.exited("p", "app", 3, "")
 
-    (shown,) = delta(before, view.look()).pods
+    (shown,) = delta(before, view.refresh()).pods
     assert (shown.containers[0].state, shown.containers[0].restart_count) == ("running", 1)
 
 
@@ -210,7 +210,7 @@ def test_rejected_pod_shows_the_reason():
     node.plugin(rows("0"))
     node.admit(pod("p", gpu=2))
 
-    (shown,) = look_at(node).look().pods
+    (shown,) = view_of(node).refresh().pods
 
     assert (shown.phase, shown.reason, shown.admitted) == (
         "Failed",
@@ -222,60 +222,60 @@ def test_rejected_pod_shows_the_reason():
 
 def test_pod_shows_the_devices_of_its_claims():
     node = Node()
-    view = look_at(node)
+    view = view_of(node)
     given = pod("p", container("app"))
     node.admit(attrs.evolve(given, resource_claims={}))
     node.pods.records()[0].pod = attrs.evolve(given, resource_claims={"claim": "c"})
 
-    (shown,) = view.look().pods
+    (shown,) = view.refresh().pods
 
     assert shown.containers[0].claim_devices == {"claim": ("pool/a",)}
 
 
-def test_a_stopped_kubelet_has_pods_and_no_devices():
+def test_stopped_kubelet_has_pods_and_no_devices():
     node = Node()
     node.plugin(rows("0"))
     node.admit(pod("p", gpu=1))
-    looked = Looked(node)
-    view = KubeletView(looked)
-    before = view.look()
+    kubelet = ViewedNode(node)
+    view = KubeletView(kubelet)
+    before = view.refresh()
 
-    looked.stopped = True
+    kubelet.stopped = True
 
-    after = view.look()
+    after = view.refresh()
     assert (after.serving, after.resources, after.plugins) == (False, (), ())
     assert [each.uid for each in after.pods] == ["p"]
     changes = delta(before, after)
     assert (changes.node, changes.removed_resources, changes.plugins) == (True, (GPU,), ())
 
 
-def test_numa_nodes_are_those_of_the_machine_and_of_devices():
+def test_numa_nodes_come_from_machine_and_devices():
     node = Node(numa=None)
     node.plugin(rows("1"))
-    assert look_at(node).look().numa_nodes == (1,)
-    assert look_at(Node()).look().numa_nodes == (0, 1)
+    assert view_of(node).refresh().numa_nodes == (1,)
+    assert view_of(Node()).refresh().numa_nodes == (0, 1)
 
 
-def test_nothing_new_is_the_same_picture():
+def test_unchanged_node_has_the_same_view():
     node = Node()
     node.plugin(rows("01"))
     node.admit(pod("p", gpu=1))
-    view = look_at(node)
+    view = view_of(node)
 
-    assert view.look() is view.look()
+    assert view.refresh() is view.refresh()
 
 
-def test_only_what_changed_is_another_object():
+def test_only_changed_parts_are_new_objects():
     node = Node()
     node.plugin(rows("01"))
     node.plugin(rows("01"), resource="vendor.com/nic", name="nic.sock")
     node.admit(pod("p", gpu=1))
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     node.admit(pod("q", gpu=1))
 
-    after = view.look()
+    after = view.refresh()
     assert after.revision == before.revision + 1
     assert after.pods[0] is before.pods[0]
     assert after.plugins is before.plugins
@@ -283,32 +283,32 @@ def test_only_what_changed_is_another_object():
     assert after.resources[1] is before.resources[1]
 
 
-def test_a_delta_names_the_devices_that_changed():
+def test_delta_contains_changed_devices():
     node = Node()
     plugin = node.plugin(rows("0101"))
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     node.admit(pod("p", gpu=1))
     plugin.send_list(rows("0101", d3="Unhealthy"))
 
-    changes = delta(before, view.look())
+    changes = delta(before, view.refresh())
     assert [each.numbers for each in changes.devices] == [(0, 3)]
     assert [each.uid for each in changes.pods] == ["p"]
     assert {"admitted", "devices-updated"} <= {event.kind for event in changes.events}
     assert (changes.resources, changes.plugins, changes.node) == ((), None, False)
 
 
-def test_a_terminated_pod_is_removed_and_its_device_free():
+def test_delta_removes_terminated_pod():
     node = Node()
     node.plugin(rows("0"))
     node.admit(pod("p", gpu=1))
-    view = look_at(node)
-    before = view.look()
+    view = view_of(node)
+    before = view.refresh()
 
     node.terminate("p")
 
-    changes = delta(before, view.look())
+    changes = delta(before, view.refresh())
     assert (changes.removed_pods, changes.devices[0].numbers) == (("p",), (0,))
 
 
@@ -318,20 +318,20 @@ steps = st.lists(
         st.tuples(st.just("leave"), st.sampled_from(strategies.RESOURCES)),
         st.tuples(st.just("admit"), st.sampled_from("pqrs").flatmap(strategies.light_pods)),
         st.tuples(st.just("terminate"), st.sampled_from("pqrs")),
-        st.tuples(st.just("look")),
+        st.tuples(st.just("refresh")),
     ),
     max_size=14,
 )
 
 
 @given(steps)
-def test_looking_again_shows_what_a_first_look_shows(steps):
-    """However it came about: parts that are kept must not be out of date."""
+def test_refreshed_view_equals_a_new_view(steps):
+    """Reused parts are never out of date."""
     node, plugins = Node(), {}
-    looked = Looked(node)
-    view = KubeletView(looked)
+    kubelet = ViewedNode(node)
+    view = KubeletView(kubelet)
     for step in steps:
-        before = view.look()
+        before = view.refresh()
         match step:
             case ("list", resource, rows):
                 if resource not in plugins:
@@ -343,27 +343,27 @@ def test_looking_again_shows_what_a_first_look_shows(steps):
                 try:
                     node.admit(pod, start=True)
                 except RequestError:
-                    continue  # it is admitted already
-            case ("terminate", uid) if uid in looked.pod_store.uids():
+                    continue  # already admitted
+            case ("terminate", uid) if uid in kubelet.pod_store.uids():
                 node.terminate(uid)
-        after, fresh = view.look(), KubeletView(looked).look()
+        after, fresh = view.refresh(), KubeletView(kubelet).refresh()
         assert contents(after) == contents(fresh)
         assert_delta_leads(before, after)
 
 
-def contents(picture):
+def contents(view):
     resources = [
         (
             *(r.name, r.connected, r.capacity, r.allocatable, r.states, r.health, r.holders),
             *(r.layout.ids, r.layout.numa, r.layout.by_node),
         )
-        for r in picture.resources
+        for r in view.resources
     ]
-    return resources, picture.plugins, picture.pods, picture.events, picture.numa_nodes
+    return resources, view.plugins, view.pods, view.events, view.numa_nodes
 
 
 def assert_delta_leads(before, after):
-    """What the delta leaves out is the same in both."""
+    """Parts that are not in the delta are equal in both views."""
     changes = delta(before, after)
     for devices in changes.devices:
         old = next(each for each in before.resources if each.name == devices.resource.name)

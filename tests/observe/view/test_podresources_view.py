@@ -1,4 +1,4 @@
-"""Pictures of what PodResources answers."""
+"""Views built from PodResources responses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from devicemanager.observe.view import DeviceState, Holder, PodResourcesView, de
 from tests.helpers import pod
 from tests.node import GPU, Node, rows
 
-FREE, HELD, GONE = DeviceState.FREE, DeviceState.HELD, DeviceState.GONE
+FREE, ALLOCATED, GONE = DeviceState.FREE, DeviceState.ALLOCATED, DeviceState.GONE
 
 
 def answers(node: Node):
-    """As they come over the wire: an entry for each device and NUMA node."""
+    """Return the responses as sent over the wire: an entry for each device and NUMA node."""
     source = node.source()
     pods = [
         podresources.Pod(
@@ -32,51 +32,51 @@ def answers(node: Node):
     return pods, podresources.Allocatable(devices)
 
 
-def test_devices_are_free_or_held_by_a_pod():
+def test_devices_are_free_or_allocated_to_a_pod():
     node = Node()
     node.plugin(rows("b1-"))
     node.admit(pod("p", gpu=1))
 
-    picture = PodResourcesView("here").look(*answers(node))
+    view = PodResourcesView("here").refresh(*answers(node))
 
-    (resource,) = picture.resources
-    assert (resource.name, resource.states) == (GPU, (HELD, FREE, FREE))
+    (resource,) = view.resources
+    assert (resource.name, resource.states) == (GPU, (ALLOCATED, FREE, FREE))
     assert resource.device(0).holders == (Holder("default/p", "app"),)
     assert resource.layout.numa == ((0, 1), (1,), None)
-    assert picture.numa_nodes == (0, 1)
-    assert picture.pods[0].containers[0].devices == {GPU: ("d0",)}
+    assert view.numa_nodes == (0, 1)
+    assert view.pods[0].containers[0].devices == {GPU: ("d0",)}
 
 
-def test_a_held_device_that_is_not_allocatable_is_gone():
+def test_allocated_device_that_is_not_allocatable_is_gone():
     node = Node()
     plugin = node.plugin(rows("01"))
     node.admit(pod("p", gpu=1))
     plugin.send_list(rows("01", d0="Unhealthy"))
 
-    (resource,) = PodResourcesView("here").look(*answers(node)).resources
+    (resource,) = PodResourcesView("here").refresh(*answers(node)).resources
 
     assert dict(zip(resource.layout.ids, resource.states, strict=True)) == {"d0": GONE, "d1": FREE}
 
 
-def test_what_the_service_does_not_tell_is_said():
-    picture = PodResourcesView("here").look([], podresources.Allocatable())
+def test_view_of_podresources_has_notes():
+    view = PodResourcesView("here").refresh([], podresources.Allocatable())
 
-    assert (picture.plugins, picture.events) == (None, None)
-    assert "unhealthy" in picture.notes[0]
+    assert (view.plugins, view.events) == (None, None)
+    assert "unhealthy" in view.notes[0]
 
 
-def test_equal_answers_are_one_picture_and_others_keep_what_is_the_same():
+def test_equal_responses_reuse_the_view_and_its_parts():
     node = Node()
     node.plugin(rows("01"))
     node.plugin(rows("0"), resource="vendor.com/nic", name="nic.sock")
     node.admit(pod("p", gpu=1))
     view = PodResourcesView("here")
-    before = view.look(*answers(node))
-    assert view.look(*answers(node)) is before
+    before = view.refresh(*answers(node))
+    assert view.refresh(*answers(node)) is before
 
     node.admit(pod("q", gpu=1))
 
-    after = view.look(*answers(node))
+    after = view.refresh(*answers(node))
     assert after.resources[1] is before.resources[1]
     assert after.pods[0] is before.pods[0]
     assert after.resources[0].layout is before.resources[0].layout
@@ -87,26 +87,26 @@ def test_equal_answers_are_one_picture_and_others_keep_what_is_the_same():
     )
 
 
-def test_a_kubelet_that_tells_no_allocatable_devices_tells_held_ones():
+def test_view_without_allocatable_list_shows_allocated_devices():
     node = Node()
     node.plugin(rows("01"))
     node.admit(pod("p", gpu=1))
     pods, _ = answers(node)
 
-    picture = PodResourcesView("here").look(pods, None)
+    view = PodResourcesView("here").refresh(pods, None)
 
-    (resource,) = picture.resources
-    assert (resource.layout.ids, resource.states) == (("d0",), (HELD,))
-    assert "does not tell allocatable devices" in picture.notes[0]
+    (resource,) = view.resources
+    assert (resource.layout.ids, resource.states) == (("d0",), (ALLOCATED,))
+    assert "does not list allocatable devices" in view.notes[0]
 
 
-def test_claims_show_their_devices():
+def test_pod_has_devices_of_claims():
     given = podresources.ClaimResource("driver", "pool", "a")
     claim = podresources.DynamicResource("c", "default", (given,))
-    told = podresources.Pod(
+    response = podresources.Pod(
         "p", "default", (podresources.Container("app", dynamic_resources=(claim,)),)
     )
 
-    (shown,) = PodResourcesView("here").look([told], podresources.Allocatable()).pods
+    (shown,) = PodResourcesView("here").refresh([response], podresources.Allocatable()).pods
 
     assert shown.containers[0].claim_devices == {"c": ("pool/a",)}

@@ -1,4 +1,4 @@
-"""A kubelet on a manual clock, and a client of what it serves over HTTP."""
+"""A kubelet on a manual clock, and a client of its HTTP server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from devicemanager.observe.web import HttpServer
 
 
 @attrs.frozen
-class Got:
-    """An answer."""
+class Response:
+    """An HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -28,14 +28,14 @@ class Got:
         return json.loads(self.body)
 
 
-def asked(address, path, headers=None, method="GET", body=None):
-    """One request over TCP; ``headers`` replace those of http.client."""
+def fetch(address, path, headers=None, method="GET", body=None):
+    """Send one request over TCP; ``headers`` replace those of http.client."""
     client = http.client.HTTPConnection(address, timeout=20)
     try:
         client.request(method, path, body, headers or {})
         answer = client.getresponse()
         names = {name.lower(): value for name, value in answer.getheaders()}
-        return Got(answer.status, names, answer.read())
+        return Response(answer.status, names, answer.read())
     finally:
         client.close()
 
@@ -53,4 +53,4 @@ def served(mock_kubelet):
 
 @pytest.fixture
 def get(served):
-    return lambda path, **headers: asked(served.address, path, headers)
+    return lambda path, **headers: fetch(served.address, path, headers)

@@ -1,6 +1,8 @@
-"""What the kubelet's endpoints answer."""
+"""Responses of the kubelet's endpoints."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from kubernetes.client import ApiClient
@@ -11,8 +13,8 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.kubelet.process import RegistrationServer
 from devicemanager.objects.status.podstatus import pod_object
-from devicemanager.observe.web.checks import checks_of
-from devicemanager.observe.web.configz import kubelet_configuration
+from devicemanager.observe.web import answers
+from devicemanager.observe.web.health import checks_of
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 
@@ -21,12 +23,12 @@ FAILED = "device plugin registration gRPC server failed and no device plugins ca
 
 @pytest.fixture
 def kubelet(tmp_path):
-    """One of a version, not started."""
+    """Return a function that makes a stopped kubelet of a version."""
     return lambda version: MockKubelet(tmp_path / "r", Settings(kubelet_version=version))
 
 
 def device_plugin(kubelet):
-    """What the check says; None if there is none."""
+    """Return the failure of the check ``device-plugin``; None if the version has no such check."""
     return {check.name: check.failure() for check in checks_of(kubelet)}.get("device-plugin")
 
 
@@ -44,7 +46,7 @@ def device_plugin(kubelet):
         ("1.35.0", ""),
     ],
 )
-def test_h5_h6_before_the_first_start(kubelet, version, before):
+def test_h5_h6_device_plugin_check_before_first_start(kubelet, version, before):
     assert device_plugin(kubelet(version)) == before
 
 
@@ -56,7 +58,9 @@ def test_h5_h6_before_the_first_start(kubelet, version, before):
         ("1.32.11", f"device plugin registration error: {FAILED}: no room"),
     ],
 )
-def test_h5_h6_when_the_registration_server_fails(make_mock_kubelet, monkeypatch, version, text):
+def test_h5_h6_device_plugin_check_after_registration_server_failure(
+    make_mock_kubelet, monkeypatch, version, text
+):
     def fails(_):
         raise StartError("no room")
 
@@ -74,17 +78,17 @@ def test_h5_h6_when_the_registration_server_fails(make_mock_kubelet, monkeypatch
     assert device_plugin(kubelet) == well
 
 
-def test_metrics_are_text_for_a_scraper(get, mock_kubelet):
+def test_metrics_are_prometheus_text(get, mock_kubelet):
     for path in ("/metrics", "/metrics/resource"):
-        got = get(path)
-        assert got.status == 200
-        assert got.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-        assert list(text_string_to_metric_families(got.text))
+        answer = get(path)
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert list(text_string_to_metric_families(answer.text))
     mock_kubelet.stop()
     assert 'kubelet_node_name{node="mock"} 1.0' in get("/metrics").text
 
 
-def test_configz(get):
+def test_configz_contains_configured_fields(get, tmp_path):
     assert get("/configz").json() == {
         "kubeletconfig": {"topologyManagerPolicy": "none", "topologyManagerScope": "container"}
     }
@@ -94,7 +98,8 @@ def test_configz(get):
         topology_options={"max-allowable-numa-nodes": "9"},
         feature_gates={"ResourceHealthStatus": False},
     )
-    assert kubelet_configuration(settings)["kubeletconfig"] == {
+    configuration = json.loads(answers.configuration(MockKubelet(tmp_path / "r", settings)))
+    assert configuration["kubeletconfig"] == {
         "topologyManagerPolicy": "restricted",
         "topologyManagerScope": "pod",
         "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"},
@@ -108,15 +113,15 @@ GPU = "vendor.com/gpu"
 
 
 def pods(get):
-    """By name; the official client reads all of it."""
-    got = get("/pods")
-    assert got.headers["content-type"] == "application/json"
-    listed = ApiClient().deserialize(got.text, "V1PodList", "application/json")
+    """Return the pods by name, parsed by the official client."""
+    answer = get("/pods")
+    assert answer.headers["content-type"] == "application/json"
+    listed = ApiClient().deserialize(answer.text, "V1PodList", "application/json")
     assert (listed.kind, listed.api_version) == ("PodList", "v1")
     return {pod.metadata.name: pod for pod in listed.items}
 
 
-def test_pods_have_their_statuses(get, mock_kubelet, simulated_plugin):
+def test_pods_endpoint_has_statuses(get, mock_kubelet, simulated_plugin):
     assert pods(get) == {}
     plugin = simulated_plugin(GPU, 2)
     train = pod_manifest("train", {GPU: 1}, uid="train")
@@ -147,8 +152,8 @@ def test_pods_have_their_statuses(get, mock_kubelet, simulated_plugin):
     assert init.state.terminated.reason == "Completed"
     (resource,) = main.allocated_resources_status
     (device,) = resource.resources
-    told = (resource.name, device.resource_id, device.health)
-    assert told == (GPU, "gpu-mock-0", "Unhealthy")
+    reported = (resource.name, device.resource_id, device.health)
+    assert reported == (GPU, "gpu-mock-0", "Unhealthy")
     status = found["greedy"].status
     assert (status.phase, status.reason) == ("Failed", "UnexpectedAdmissionError")
     assert "Requested: 2, Available: 1" in status.message
@@ -161,8 +166,8 @@ def test_pods_have_their_statuses(get, mock_kubelet, simulated_plugin):
     mock_kubelet.start()
 
 
-@pytest.mark.parametrize(("version", "told"), [("1.35", False), ("1.36", True)])
-def test_h1_health_of_devices_by_version(make_mock_kubelet, version, told):
+@pytest.mark.parametrize(("version", "reported"), [("1.35", False), ("1.36", True)])
+def test_h1_pod_status_has_device_health_by_version(make_mock_kubelet, version, reported):
     kubelet = make_mock_kubelet(Settings(kubelet_version=version))
     with SimulatedPlugin(
         SimulationSettings(resource_name=GPU, number_devices=1), kubelet.plugin_dir
@@ -170,11 +175,11 @@ def test_h1_health_of_devices_by_version(make_mock_kubelet, version, told):
         kubelet.wait_for_resource(GPU, 1)
         kubelet.admit(pod_manifest("train", {GPU: 1}))
         (pod,) = kubelet.telemetry.pods()
-    assert bool(pod.status.containers[0].resources) is told
+    assert bool(pod.status.containers[0].resources) is reported
 
 
-def test_what_a_pod_object_says_of_its_spec():
-    made = pod_object(
+def test_pod_object_contains_spec():
+    described = pod_object(
         Pod(
             PodUid("u"),
             "n",
@@ -186,13 +191,13 @@ def test_what_a_pod_object_says_of_its_spec():
         {"phase": "Pending"},
         node="mock",
     )
-    assert made["metadata"] == {"name": "n", "namespace": "ns", "uid": "u"}
-    assert made["spec"]["containers"][0]["resources"] == {
+    assert described["metadata"] == {"name": "n", "namespace": "ns", "uid": "u"}
+    assert described["spec"]["containers"][0]["resources"] == {
         "requests": {"cpu": "2"},
         "claims": [{"name": "a"}],
     }
-    assert made["spec"]["initContainers"][0]["restartPolicy"] == "Always"
-    assert made["spec"]["resourceClaims"] == [
+    assert described["spec"]["initContainers"][0]["restartPolicy"] == "Always"
+    assert described["spec"]["resourceClaims"] == [
         {"name": "a", "resourceClaimName": "claim"},
         {"name": "b"},
     ]

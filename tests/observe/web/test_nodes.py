@@ -13,17 +13,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from devicemanager import ManualClock, Settings
 from devicemanager.core.podstatus.containers import ContainerStatus, Running, Terminated, Waiting
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
-from devicemanager.observe.web.logs import log_lines, previous_lines
-from devicemanager.observe.web.nodes import NodesServer
+from devicemanager.observe.web.nodes import NodesServer, log_lines, previous_lines
 from devicemanager.testing import pod_manifest
-from tests.observe.web.conftest import asked
+from tests.observe.web.conftest import fetch
 
 GPU = "vendor.com/gpu"
 
 
 @pytest.fixture
 def nodes():
-    """Two light nodes; a pod runs on the second."""
+    """Two in-memory nodes; a pod runs on the second."""
     made = {
         name: InMemoryKubelet(Settings(node_name=name), {GPU: 2}, clock=ManualClock(1000.0))
         for name in ("a", "b")
@@ -37,11 +36,11 @@ def nodes():
 @pytest.fixture
 def get(nodes):
     with NodesServer("127.0.0.1:0", lambda: nodes) as server:
-        yield lambda path, **headers: asked(server.address, path, headers)
+        yield lambda path, **headers: fetch(server.address, path, headers)
     assert server.address is None
 
 
-def test_each_node_is_told_under_its_name(get, nodes):
+def test_nodes_server_serves_each_node_under_its_name(get, nodes):
     (pod,) = get("/nodes/b/pods").json()["items"]
     assert (pod["spec"]["nodeName"], pod["status"]["phase"]) == ("b", "Running")
     assert get("/nodes/a/pods").json()["items"] == []
@@ -61,12 +60,12 @@ def test_each_node_is_told_under_its_name(get, nodes):
     assert {get(path).text for path in ("/healthz", "/nodes/b/livez")} == {"ok"}
     assert (get("/nodes/c/pods").status, get("/nodes/c/pods").text) == (
         404,
-        "there is no node 'c' here\n",
+        "unknown node 'c'\n",
     )
     assert get("/healthz", Host="evil.example").status == 403
 
 
-def test_logs_are_made_of_what_happened(get, nodes):
+def test_container_logs_show_starts_and_exits(get, nodes):
     log = "/containerLogs/default/train/main"
     assert get(log).text == "1970-01-01T00:16:40Z container main started\n"
     assert get(log + "?previous=true").status == 400
@@ -107,13 +106,13 @@ def test_logs_are_made_of_what_happened(get, nodes):
         ),
     ],
 )
-def test_lines_of_a_container(status, lines, previous):
+def test_container_log_depends_on_state(status, lines, previous):
     assert log_lines(status) == lines
     assert previous_lines(status) == previous
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_encrypted(nodes, tmp_path):
+def test_nodes_server_serves_tls(nodes, tmp_path):
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-keyout", key, "-out", certificate, "-days", "1", "-subj", "/CN=node"]
@@ -128,7 +127,7 @@ def test_encrypted(nodes, tmp_path):
     locked = tmp_path / "locked.pem"
     command = ["openssl", "ec", "-in", key, "-out", locked, "-aes256", "-passout", "pass:x"]
     subprocess.run(command, check=True, capture_output=True)
-    # OpenSSL asks for the password when the server starts.
+    # An encrypted key is valid: OpenSSL asks for its password when the server starts.
     NodesServer("127.0.0.1:0", dict, certfile=certificate, keyfile=locked)
     other = tmp_path / "other.pem"
     subprocess.run(
@@ -140,7 +139,7 @@ def test_encrypted(nodes, tmp_path):
         NodesServer("127.0.0.1:0", dict, certfile=certificate, keyfile=other)
 
 
-def test_what_cannot_be_served(tmp_path):
+def test_nodes_server_rejects_invalid_address_and_certificate(tmp_path):
     with pytest.raises(ValueError, match="go together"):
         NodesServer("127.0.0.1:0", dict, certfile=tmp_path / "c")
     with pytest.raises(ValueError, match=r"use 127\.0\.0\.1"):
@@ -150,6 +149,6 @@ def test_what_cannot_be_served(tmp_path):
         NodesServer("127.0.0.1:0", dict, certfile=missing, keyfile=missing)
     other = tmp_path / "text"
     other.write_text("hello")
-    said = f"^{other} and {other} are not a certificate and its key in PEM format$"
-    with pytest.raises(ValueError, match=said):
+    error = f"^{other} and {other} are not a certificate and its key in PEM format$"
+    with pytest.raises(ValueError, match=error):
         NodesServer("127.0.0.1:0", dict, certfile=other, keyfile=other)

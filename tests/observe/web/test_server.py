@@ -1,4 +1,4 @@
-"""The server: what it serves together, and whom it lets in."""
+"""The server: its parts, and which requests it accepts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from devicemanager import EventKind, RequestError, StartError
 from devicemanager.control import ControlServer, MockKubeletClient
 from devicemanager.control.access import TcpAddress
 from devicemanager.observe.web import HttpServer
-from tests.observe.web.conftest import asked
+from tests.observe.web.conftest import fetch
 
 
-def test_health_follows_the_kubelet(mock_kubelet, get):
+def test_health_checks_follow_the_kubelet(mock_kubelet, get):
     assert (get("/healthz").status, get("/healthz").text) == (200, "ok")
     assert get("/healthz?verbose").text.endswith(
         "[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n"
@@ -26,23 +26,23 @@ def test_health_follows_the_kubelet(mock_kubelet, get):
     assert get("/healthz/syncloop").text == "internal server error: the kubelet is stopped\n"
     assert (get("/livez").status, get("/readyz?exclude=syncloop").status) == (200, 200)
     missing = get("/livez/syncloop")
-    assert (missing.status, missing.text) == (404, "no such check: ping, log are there\n")
+    assert (missing.status, missing.text) == (404, "unknown check: use one of ping, log\n")
 
 
-def test_what_is_not_there(get, served):
+def test_unknown_path_and_method_are_rejected(get, served):
     assert (get("/x").status, get("/x").text) == (404, "GET '/x': not found\n")
     off = get("/v1/node")
-    text = "GET '/v1/node': not found, since the control API is not served here\n"
+    text = "GET '/v1/node': not found: the control API is not enabled\n"
     assert (off.status, off.text) == (404, text)
     assert get("/openapi.json").status == 404
-    posted = asked(served.address, "/healthz", method="POST")
+    posted = fetch(served.address, "/healthz", method="POST")
     assert (posted.status, posted.text) == (405, "POST '/healthz': method not allowed\n")
-    head = asked(served.address, "/healthz", method="HEAD")
+    head = fetch(served.address, "/healthz", method="HEAD")
     assert (head.status, head.body, head.headers["content-length"]) == (200, b"", "2")
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/x"])
-def test_neither_another_name_nor_another_sites_page_gets_in(served, get, path):
+def test_requests_with_foreign_host_or_origin_are_forbidden(served, get, path):
     port = served.address.rpartition(":")[2]
     assert get("/healthz", Host=f"localhost:{port}", Origin=served.url).status == 200
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
@@ -58,14 +58,14 @@ def test_neither_another_name_nor_another_sites_page_gets_in(served, get, path):
         assert get(path, **headers).status == 403
 
 
-def test_the_control_api_is_on_the_same_server(mock_kubelet):
+def test_control_api_is_served_on_the_same_server(mock_kubelet):
     control = ControlServer(mock_kubelet, tcp="127.0.0.1:0")
     with HttpServer(mock_kubelet, "127.0.0.2:0", control=control) as server:
         token = control.token_path.read_text().strip()
         assert control.address != server.address
         for address in (control.address, server.address):
-            assert asked(address, "/healthz").text == "ok"
-            assert asked(address, "/v1/node").status == 401
+            assert fetch(address, "/healthz").text == "ok"
+            assert fetch(address, "/v1/node").status == 401
             client = MockKubeletClient(f"http://{address}", token=token)
             assert client.plugin_socket == mock_kubelet.plugin_socket
         assert MockKubeletClient(mock_kubelet.root).root == mock_kubelet.root
@@ -77,14 +77,14 @@ def test_the_control_api_is_on_the_same_server(mock_kubelet):
         server.url  # noqa: B018
 
 
-def test_without_the_control_api_nobody_may_change_anything(served):
+def test_changes_are_rejected_without_control_api(served):
     for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Bearer "}):
-        answer = asked(served.address, "/page/device-health", headers, "POST", "{}")
+        answer = fetch(served.address, "/page/device-health", headers, "POST", "{}")
         assert answer.status == 401
 
 
 @pytest.mark.parametrize(
-    ("listener", "there", "takes"),
+    ("listener", "address", "accepts"),
     [
         ("127.0.0.1:1", ("127.0.0.1", 1), True),
         ("127.0.0.1:1", ("127.0.0.2", 1), False),
@@ -93,25 +93,25 @@ def test_without_the_control_api_nobody_may_change_anything(served):
         ("[::]:1", ("::1", 1), True),
     ],
 )
-def test_a_connection_comes_to_the_listener_of_its_address(listener, there, takes):
-    assert TcpAddress.parse(listener).takes(*there) is takes
+def test_listener_accepts_connections_to_its_address(listener, address, accepts):
+    assert TcpAddress.parse(listener).takes(*address) is accepts
 
 
-def test_a_port_that_somebody_has(mock_kubelet, served):
+def test_start_fails_if_port_is_in_use(mock_kubelet, served):
     with pytest.raises(StartError) as caught:
         HttpServer(mock_kubelet, served.address).start()
     text = f"HTTP cannot start: cannot listen on {served.address}: another program uses it"
     assert str(caught.value) == f"{text}: choose another port (0 for any free one)"
 
 
-def test_one_address_for_both_is_one_listener(mock_kubelet):
+def test_control_api_shares_the_listener_without_its_address(mock_kubelet):
     control = ControlServer(mock_kubelet)
     with HttpServer(mock_kubelet, "127.0.0.1:0", control=control) as server:
         assert control.address == server.address
-        assert asked(server.address, "/v1/node").status == 401
+        assert fetch(server.address, "/v1/node").status == 401
 
 
-def test_a_mistake_is_told_to_the_client_and_as_an_event(mock_kubelet, monkeypatch):
+def test_bug_is_reported_to_client_and_as_event(mock_kubelet, monkeypatch):
     async def broken(request):
         raise ValueError("a\nb")
 
@@ -119,35 +119,35 @@ def test_a_mistake_is_told_to_the_client_and_as_an_event(mock_kubelet, monkeypat
         "devicemanager.observe.web.server.PARTS", (lambda _: [Route("/x", broken)],)
     )
     with HttpServer(mock_kubelet, "127.0.0.1:0") as server:
-        found = asked(server.address, "/x")
+        found = fetch(server.address, "/x")
     assert (found.status, found.text) == (500, "unexpected ValueError: a b (a bug)\n")
     (event,) = mock_kubelet.events.recent(EventKind.SERVER_ERROR)
     assert event.message == "HTTP: unexpected ValueError: a b (a bug)"
 
 
-def test_much_that_happened_is_counted_while_nobody_asks(mock_kubelet, monkeypatch):
-    monkeypatch.setattr("devicemanager.observe.metrics.reader._AT_ONCE", 2)
+def test_metrics_are_counted_without_scrapes(mock_kubelet, monkeypatch):
+    monkeypatch.setattr("devicemanager.observe.metrics.reader._QUEUE_LIMIT", 2)
     server = HttpServer(mock_kubelet, "127.0.0.1:0")
 
-    # What waits costs memory, and is shown nowhere.
+    # The length of the queue is memory, and no public method returns it.
     reader = server._metrics._reader
 
-    def waiting():
-        return len(reader._happened)
+    def queued():
+        return len(reader._queue)
 
-    def happen():
+    def publish():
         for _ in range(3):
             mock_kubelet.events.publish(EventKind.ADMITTED, "a", seconds=0, containers=1)
 
-    happen()
-    assert waiting() == 1  # nobody serves yet: whoever published counted
+    publish()
+    assert queued() == 1  # the server does not run yet: the publishing thread counted
     with server:
-        happen()
+        publish()
         deadline = time.monotonic() + 20
-        while waiting() > 1:
+        while queued() > 1:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        text = asked(server.address, "/metrics").text
+        text = fetch(server.address, "/metrics").text
     assert "kubelet_topology_manager_admission_requests_total 6.0" in text
-    happen()
-    assert waiting() == 0
+    publish()
+    assert queued() == 0

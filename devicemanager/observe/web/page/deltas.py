@@ -1,7 +1,7 @@
-"""What changed between two documents, so that a page need not be sent all of it again.
+"""Differences between two documents, so that a page does not need all of it again.
 
-A document is a set of tables; a table has rows by key. A whole document is told as the change
-from the empty one, so whoever can follow changes can also begin.
+A document is a set of tables; a table has rows by key. A whole document is sent as the change
+from the empty one, so a page needs only the code that applies changes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 __all__ = ["EMPTY", "At", "Change", "Document", "Table", "changes", "merged"]
 
 At = tuple[str, str]
-"""A table's name and its group, such as ``("devices", "vendor.com/gpu")``."""
+"""Name and group of a table, such as ``("devices", "vendor.com/gpu")``."""
 Table = Mapping[str, Any]
-"""Rows in JSON values, by key. A table that is the same object has not changed."""
+"""Rows of JSON values by key. A table that is the same object has not changed."""
 Document = Mapping[At, Table]
 
 EMPTY: Document = {}
@@ -24,45 +24,47 @@ _NOTHING = object()
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """What is different in one table; ``[name, group, rows, gone, dropped]`` in JSON."""
+    """Changes of one table; ``[name, group, rows, gone, dropped]`` in JSON."""
 
     name: str
     group: str
     rows: list[tuple[str, Any]]
-    """New ones and those that are different, in the order of the new table."""
+    """New and changed rows, in the order of the new table."""
     gone: list[str]
+    """Keys of removed rows."""
     dropped: bool = False
-    """Whether the table itself is gone; then there are neither rows nor gone keys."""
+    """True if the table itself was removed; then ``rows`` and ``gone`` are empty."""
 
 
 def changes(old: Document, new: Document) -> list[Change]:
-    """What makes ``new`` out of ``old``: tables that are gone first. Costs next to nothing for
-    tables that are the same objects."""
-    found = [Change(*at, [], [], True) for at in old if at not in new]
+    """Return the changes that turn ``old`` into ``new``, removed tables first."""
+    result = [Change(*at, [], [], True) for at in old if at not in new]
     for at, table in new.items():
         before = old.get(at)
+        # Identity makes an unchanged table of 10,000 devices free.
         if before is table:
             continue
         rows = _rows(before or {}, table)
         gone = [key for key in before or () if key not in table]
         if before is None or rows or gone:
-            found.append(Change(*at, rows, gone))
-    return found
+            result.append(Change(*at, rows, gone))
+    return result
 
 
 def _rows(old: Table, new: Table) -> list[tuple[str, Any]]:
     rows = []
     for key, row in new.items():
         before = old.get(key, _NOTHING)
+        # A row that was built again without a difference is not sent.
         if before is not row and before != row:
             rows.append((key, row))
     return rows
 
 
-def merged(old: Document, told: list[Change]) -> Document:
-    """``old`` with the changes: what a page does with them."""
+def merged(old: Document, received: list[Change]) -> Document:
+    """Apply changes to ``old``, as a page does."""
     tables: dict[At, Table] = dict(old)
-    for change in told:
+    for change in received:
         at = (change.name, change.group)
         if change.dropped:
             del tables[at]

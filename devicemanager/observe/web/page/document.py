@@ -1,7 +1,9 @@
-"""The document that a page is shown: rows in JSON values, made of the picture of a node.
+"""Build the document of a page: tables of JSON rows, from the view of a node.
 
-What has not changed since the document before is the same object, so that the difference is
-found without a look at it.
+Rows and tables that have not changed since the document before are the same objects, so that
+``deltas`` finds the differences without comparing them. Devices are the reason for the effort: a
+node can have 10,000, and one admission changes a few. For them the view's own ``delta`` says
+which rows to build again.
 """
 
 from __future__ import annotations
@@ -30,52 +32,55 @@ T = TypeVar("T")
 Row = Any
 
 _NODE = "node"
+# Calls of each plugin that a page is shown.
 _CALLS = 10
-"""Calls of each plugin that a page is shown."""
 
 
 class Documents:
-    """Documents of pictures of one builder, one after another. For one thread at a time."""
+    """Builder of documents from the views of one view builder. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._picture: NodeView | None = None
+        self._view: NodeView | None = None
         self._document: Document = EMPTY
         self._sources: dict[At, dict[str, object]] = {}
 
-    def of(self, picture: NodeView, faults: Sequence[FaultState]) -> Document:
-        """The document of a picture and of the faults that are set."""
+    def of(self, view: NodeView, faults: Sequence[FaultState]) -> Document:
+        """Build the document of a view and of the faults that are set."""
         tables: dict[At, Table] = {}
-        tables[_NODE, ""] = self._kept((_NODE, ""), [(_NODE, picture)], _node)
-        if self._picture is not None and self._picture.resources is picture.resources:
+        tables[_NODE, ""] = self._table((_NODE, ""), [(_NODE, view)], _node)
+        if self._view is not None and self._view.resources is view.resources:
             for at, table in self._document.items():
                 if at[0] in ("resources", "devices"):
                     tables[at] = table
         else:
-            self._take_resources(picture, tables)
-        plugins = _numbered(picture.plugins or ())
-        tables["plugins", ""] = self._kept(("plugins", ""), plugins, _plugin)
-        pods = [(pod.uid, pod) for pod in picture.pods]
-        tables["pods", ""] = self._kept(("pods", ""), pods, _pod)
+            self._add_resources(view, tables)
+        plugins = _numbered(view.plugins or ())
+        tables["plugins", ""] = self._table(("plugins", ""), plugins, _plugin)
+        pods = [(pod.uid, pod) for pod in view.pods]
+        tables["pods", ""] = self._table(("pods", ""), pods, _pod)
         set_ = [(str(fault.id), fault) for fault in faults]
-        tables["faults", ""] = self._kept(("faults", ""), set_, _fault)
-        self._picture, self._document = picture, tables
+        tables["faults", ""] = self._table(("faults", ""), set_, _fault)
+        self._view, self._document = view, tables
         return tables
 
-    def _take_resources(self, picture: NodeView, tables: dict[At, Table]) -> None:
-        resources = [(each.name, each) for each in picture.resources]
-        tables["resources", ""] = self._kept(("resources", ""), resources, _resource)
+    def _add_resources(self, view: NodeView, tables: dict[At, Table]) -> None:
+        resources = [(each.name, each) for each in view.resources]
+        tables["resources", ""] = self._table(("resources", ""), resources, _resource)
+        # Numbers of changed devices by resource; none for an unchanged resource. A resource that
+        # is missing here is new or has another layout: all its rows are built.
         changed: dict[str, Sequence[int]] = {}
-        if self._picture is not None:
-            found = delta(self._picture, picture)
-            changed = {each.resource.name: each.numbers for each in found.devices}
-            before = {each.name: each for each in self._picture.resources}
-            changed |= {e.name: () for e in picture.resources if before.get(e.name) is e}
-        for resource in picture.resources:
+        if self._view is not None:
+            difference = delta(self._view, view)
+            changed = {each.resource.name: each.numbers for each in difference.devices}
+            before = {each.name: each for each in self._view.resources}
+            changed |= {e.name: () for e in view.resources if before.get(e.name) is e}
+        for resource in view.resources:
             at = ("devices", resource.name)
             tables[at] = self._devices(at, resource, changed.get(resource.name))
 
     def _devices(self, at: At, resource: ResourceView, changed: Sequence[int] | None) -> Table:
-        """``changed`` has the numbers of devices that are different; None: all may be."""
+        """Build the table of a resource. ``changed`` has the numbers of changed devices; None if
+        any can have changed."""
         if changed is None:
             numbers: Iterable[int] = range(len(resource.layout.ids))
             table: dict[str, Row] = {}
@@ -85,11 +90,12 @@ class Documents:
             numbers, table = changed, dict(self._document[at])
         areas = _areas(resource.layout)
         for number in numbers:
+            # By ID, not by number: numbers change when a plugin adds a device.
             table[resource.layout.ids[number]] = _device(resource, number, areas)
         return table
 
-    def _kept(self, at: At, sources: Sequence[tuple[str, T]], row: Callable[[T], Row]) -> Table:
-        """A table with a row of each source; rows of the same sources are not made again."""
+    def _table(self, at: At, sources: Sequence[tuple[str, T]], row: Callable[[T], Row]) -> Table:
+        """Return a table with a row for each source; rows of unchanged sources are reused."""
         before, table = self._sources.get(at, {}), self._document.get(at, {})
         self._sources[at] = dict(sources)
         if len(before) == len(sources) and all(before.get(key) is one for key, one in sources):
@@ -101,8 +107,8 @@ class Documents:
 
 
 def _numbered(plugins: Sequence[PluginView]) -> list[tuple[str, PluginView]]:
-    """A resource may have several registrations, which have nothing else that tells them
-    apart for good."""
+    """Return the plugins with their keys: resource and number."""
+    # A resource can have several registrations, even from the same socket.
     counts: dict[str, int] = {}
     keyed = []
     for plugin in plugins:
@@ -114,15 +120,15 @@ def _numbered(plugins: Sequence[PluginView]) -> list[tuple[str, PluginView]]:
 # -- rows ------------------------------------------------------------------------------
 
 
-def _node(picture: NodeView) -> Row:
+def _node(view: NodeView) -> Row:
     return {
-        "name": picture.name,
-        "version": picture.kubelet_version,
-        "serving": picture.serving,
-        "policy": picture.policy,
-        "scope": picture.scope,
-        "numa_nodes": picture.numa_nodes,
-        "source": picture.source,
+        "name": view.name,
+        "version": view.kubelet_version,
+        "serving": view.serving,
+        "policy": view.policy,
+        "scope": view.scope,
+        "numa_nodes": view.numa_nodes,
+        "source": view.source,
     }
 
 
@@ -135,7 +141,7 @@ def _resource(resource: ResourceView) -> Row:
 
 
 def _areas(layout: Layout) -> list[int | None]:
-    """The NUMA node with which each device is shown."""
+    """Return the NUMA node under which each device is shown."""
     areas: list[int | None] = [None] * len(layout.ids)
     for node, numbers in layout.by_node.items():
         for number in numbers:
@@ -144,11 +150,12 @@ def _areas(layout: Layout) -> list[int | None]:
 
 
 def _device(resource: ResourceView, number: int, areas: Sequence[int | None]) -> Row:
-    """``[state, area, holders]``, and where that says more ``health, NUMA nodes``."""
+    """Return ``[state, area, holders]``, with ``health, NUMA nodes`` only if they say more."""
+    # An array, and as short as possible: 10,000 of them are most of a document.
     device = resource.device(number)
     holders = [(holder.pod, holder.container) for holder in device.holders]
     area = areas[number]
-    row: list[Any] = [device.state.value, area, holders]
+    row: list[Any] = [device.state.label, area, holders]
     nodes = None if area is None else (area,)
     if device.numa != nodes or device.health not in ("", "Healthy", "Unhealthy"):
         row += [device.health, device.numa]
@@ -173,7 +180,7 @@ def _call(call: LastCall) -> Row:
 
 
 def _pod(pod: PodInfo) -> Row:
-    # The UID is the row's key, and the stream has a version of its own.
+    # The UID is the row's key, and ``schema`` is for files, not for this stream.
     row = msgspec.to_builtins(pod)
     del row["schema"], row["uid"]
     return row

@@ -1,4 +1,4 @@
-"""Messages to pages as server-sent events, and those that are kept for who was away."""
+"""Messages to pages as server-sent events, and the latest ones for pages that reconnect."""
 
 from __future__ import annotations
 
@@ -21,31 +21,32 @@ _MOST_BYTES: Final = 8 << 20
 
 @attrs.frozen
 class Frame:
-    """One message, or several."""
+    """One or more messages in a row."""
 
     version: int
-    """Of the document that a page has after it."""
+    """Version of the document after the last message."""
     data: bytes
 
 
 class Frames:
-    """The latest changes, one version after the other."""
+    """Buffer of the latest changes, one version after the other."""
 
     def __init__(self) -> None:
         self._frames: deque[Frame] = deque()
         self._size = 0
 
     def add(self, frame: Frame) -> None:
-        """Keep a change; the oldest go."""
+        """Append a change and remove the oldest ones above the limits."""
         self._frames.append(frame)
         self._size += len(frame.data)
         while len(self._frames) > _MOST or self._size > _MOST_BYTES:
             self._size -= len(self._frames.popleft().data)
 
     def after(self, version: int | None) -> Frame | None:
-        """All that follows a version; None if that is not known any more, or never was."""
+        """Return all changes after a version; None if some of them are not stored."""
         if version is None:
             return None
+        # The next version must be there, or a page would miss the changes in between.
         later = [frame for frame in self._frames if frame.version > version]
         if not later or later[0].version != version + 1:
             return None
@@ -53,11 +54,13 @@ class Frames:
 
 
 def frame(
-    kind: str, epoch: str, version: int, told: Sequence[Change], events: Sequence[Event]
+    kind: str, epoch: str, version: int, changes: Sequence[Change], events: Sequence[Event]
 ) -> Frame:
-    """``whole`` or ``delta``, with changes and events. ``epoch`` tells this server from any
-    other, so that nobody goes on with what another one has said."""
-    message = {"changes": told, "events": [_event(event) for event in events]}
+    """Encode a message of the kind ``whole`` or ``delta``.
+
+    ``epoch`` identifies this server, so that a page does not resume with the version of another.
+    """
+    message = {"changes": changes, "events": [_event(event) for event in events]}
     head = f"id: {epoch}-{version}\nevent: {kind}\ndata: ".encode()
     return Frame(version, head + _encoded(message) + b"\n\n")
 
@@ -75,9 +78,9 @@ def _event(event: Event) -> dict[str, Any]:
 
 
 def _encoded(message: Any) -> bytes:
-    """JSON on one line. Half a surrogate pair, which Python's texts may have, becomes an
-    escape, as no UTF-8 has it."""
+    """Encode JSON on one line."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:
+        # A lone surrogate, which a Python string can contain and UTF-8 cannot: escape it.
         return json.dumps(msgspec.to_builtins(message), separators=(",", ":")).encode()

@@ -1,10 +1,15 @@
-"""The page's routes: its files, its stream, and what only the page asks for."""
+"""Routes of the page: its files, its stream, and the requests that only the page makes.
+
+Nothing that a plugin or a manifest says may become script, style or a request. Therefore
+scripts and styles come only from our files, text cannot become markup (Trusted Types), and no
+other site may show the page in a frame to have its buttons clicked (``POLICY``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
@@ -18,16 +23,48 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from devicemanager.control.answer import send_pieces
+from devicemanager.control.errors import HttpError
 from devicemanager.control.request import Account, disconnected, read_body
-from devicemanager.observe.web.page import actions
-from devicemanager.observe.web.page.headers import HEADERS
-from devicemanager.observe.web.page.node import SiteNode
+from devicemanager.core.ids import PodUid
+from devicemanager.core.runoptions import RunOptions
+from devicemanager.events.stream import Event, EventKind
+from devicemanager.faults.kinds import KINDS, Kind
+from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.pods.options import CdiRules
+from devicemanager.kubelet.wire.errors import WireError
+from devicemanager.observe.view.kubelet import KubeletView
+from devicemanager.observe.web.page.deltas import Document, Table
+from devicemanager.observe.web.page.document import Documents
 from devicemanager.observe.web.page.updates import Updates
 from devicemanager.observe.web.site import Site
 
-__all__ = ["routes"]
+__all__ = ["HEADERS", "POLICY", "SiteNode", "container_settings", "routes"]
 
-_KINDS: Final = {
+POLICY: Final = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ]
+)
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+_MEDIA_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -37,7 +74,7 @@ _MOST_BODY: Final = 1 << 20
 
 
 def routes(site: Site) -> Sequence[BaseRoute]:
-    """Called once, on the server's loop."""
+    """Return the routes of the page. Call it once, on the server's loop."""
     updates = Updates(SiteNode(site))
     site.on_close(updates.close)
     return [
@@ -49,18 +86,18 @@ def routes(site: Site) -> Sequence[BaseRoute]:
 
 
 def _files() -> list[Route]:
-    """A route for each file: nothing else in the directory or outside of it can be asked for."""
+    # A route for each file, so that no request can name any other file.
     found = []
     for file in sorted(files(__package__).joinpath("static").iterdir(), key=lambda one: one.name):
-        kind = _KINDS.get(file.name[file.name.rfind(".") :])
-        if kind is not None:
+        media_type = _MEDIA_TYPES.get(file.name[file.name.rfind(".") :])
+        if media_type is not None:
             path = "/" if file.name == "index.html" else f"/page/{file.name}"
-            found.append(Route(path, _file(file.read_bytes(), kind)))
+            found.append(Route(path, _file(file.read_bytes(), media_type)))
     return found
 
 
-def _file(body: bytes, kind: str) -> Callable[[Request], Any]:
-    headers = {**HEADERS, "content-type": kind}
+def _file(body: bytes, media_type: str) -> Callable[[Request], Any]:
+    headers = {**HEADERS, "content-type": media_type}
 
     async def answer(_: Request) -> Response:
         return Response(body, headers=headers)
@@ -72,17 +109,16 @@ def _file(body: bytes, kind: str) -> Callable[[Request], Any]:
 
 
 async def _stream(updates: Updates, request: Request) -> Any:
-    # A browser that connects again by itself says so in the header.
+    # A browser that reconnects by itself sends the header; our script uses the parameter.
     since = request.headers.get("last-event-id") or request.query_params.get("since", "")
     return _Messages(updates.messages(since), request.scope["account"])
 
 
 class _Messages:
-    """Server-sent events until either side ends."""
+    """Response that sends server-sent events until either side ends."""
 
     def __init__(self, messages: AsyncGenerator[bytes], account: Account) -> None:
-        """``account`` has to have room for a message while it is sent: who does not read
-        what he asked for keeps it in memory."""
+        """``account`` limits the memory of messages that slow clients have not received yet."""
         self._messages = messages
         self._account = account
 
@@ -94,6 +130,7 @@ class _Messages:
             await send({"type": "http.response.body", "body": b""})
             return
         await send({"type": "http.response.body", "body": b"", "more_body": True})
+        # Two tasks: while there is nothing to send, only ``receive`` notices that a page is gone.
         sending = asyncio.ensure_future(self._send(send))
         gone = asyncio.ensure_future(disconnected(receive))
         try:
@@ -108,26 +145,133 @@ class _Messages:
     async def _send(self, send: Send) -> None:
         async with contextlib.aclosing(self._messages) as messages:
             async for message in messages:
+                # Counted until it is sent: a client that does not read keeps it in memory.
                 with self._account.holding(len(message)):
                     await send_pieces(message, send)
         await send({"type": "http.response.body", "body": b""})
 
 
-# -- what is asked for -----------------------------------------------------------------
+class SiteNode:
+    """Implementation of ``updates.Node`` for the kubelet of a site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._kubelet = site.kubelet
+        self._view = KubeletView(site.kubelet)
+        self._documents = Documents()
+        self._kinds: Table = {name: _kind(kind) for name, kind in KINDS.items()}
+
+    def refresh(self) -> Document:
+        """Return the current document. Not thread-safe."""
+        document = self._documents.of(self._view.refresh(), self._kubelet.faults.list())
+        site = {"control": self._site.has_control, "simulated": sorted(self._site.simulated())}
+        return {**document, ("site", ""): {"site": site}, ("kinds", ""): self._kinds}
+
+    def events(self) -> Sequence[Event]:
+        """Return the latest events, oldest first."""
+        return self._kubelet.events.recent()
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` after each event and each call. Returns a function that ends this."""
+
+        def happened(_: object) -> None:
+            callback()
+
+        no_events = self._kubelet.events.subscribe(happened)
+        no_calls = self._kubelet.calls.subscribe(happened)
+
+        def end() -> None:
+            no_events()
+            no_calls()
+
+        return end
+
+    def failed(self, error: Exception) -> None:
+        """Publish an event about a failed reading."""
+        self._kubelet.events.publish(EventKind.SERVER_ERROR, f"live page: {error!r}")
+
+
+def _kind(kind: Kind) -> Mapping[str, Any]:
+    return {
+        "meaning": kind.meaning,
+        "action": kind.is_action,
+        "options": [
+            {
+                "name": option.name,
+                "meaning": option.meaning,
+                "required": option.required,
+                "default": None if option.default is None else str(option.default),
+            }
+            for option in kind.options
+        ],
+    }
+
+
+# -- requests that the control API does not have -----------------------------------------
+
+
+class _DeviceHealth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Set the health of a simulated plugin's device."""
+
+    resource: str
+    id: str
+    health: str
+
+
+class _SettingsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Return the settings of a pod's containers."""
+
+    uid: str
 
 
 async def _device_health(site: Site, request: Request) -> Response:
     site.check(request)
-    asked = actions.decoded(await read_body(request, _MOST_BODY), actions.DeviceHealth)
-    await anyio.to_thread.run_sync(partial(actions.set_health, site, asked), limiter=site.workers)
+    wanted = _decoded(await read_body(request, _MOST_BODY), _DeviceHealth)
+    await anyio.to_thread.run_sync(partial(_set_health, site, wanted), limiter=site.workers)
     return Response(status_code=HTTPStatus.NO_CONTENT, headers=HEADERS)
 
 
 async def _settings(site: Site, request: Request) -> Response:
-    # Needs the token although it changes nothing: variables may be secrets.
+    # Requires the token although it changes nothing: environment variables can be secrets.
     site.check(request)
-    asked = actions.decoded(await read_body(request, _MOST_BODY), actions.SettingsOf)
-    work = partial(actions.container_settings, site.kubelet, asked)
-    found = await anyio.to_thread.run_sync(work, limiter=site.workers)
+    wanted = _decoded(await read_body(request, _MOST_BODY), _SettingsOf)
+    work = partial(container_settings, site.kubelet, wanted.uid)
+    settings = await anyio.to_thread.run_sync(work, limiter=site.workers)
     headers = {**HEADERS, "content-type": "application/json"}
-    return Response(msgspec.json.encode(found), headers=headers)
+    return Response(msgspec.json.encode(settings), headers=headers)
+
+
+def _decoded(body: bytes, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", f"body: {error}") from None
+
+
+def _set_health(site: Site, wanted: _DeviceHealth) -> None:
+    set_health = site.simulated().get(wanted.resource)
+    if set_health is None:
+        text = (
+            f"{wanted.resource!r} is not simulated by this program: change the health of its "
+            "devices in its plugin"
+        )
+        raise HttpError(HTTPStatus.CONFLICT, "not-simulated", text)
+    try:
+        set_health(wanted.id, wanted.health)
+    except Exception as error:  # an unknown device, or a health that the plugin rejects
+        raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", str(error)) from None
+
+
+def container_settings(kubelet: MockKubelet, uid: str) -> dict[str, Any]:
+    """Return what Allocate responses give each container of a pod in this kubelet's version:
+    settings, or the error of an invalid response. Raises RequestError if the kubelet is
+    stopped."""
+    pod, rules = PodUid(uid), CdiRules.of(kubelet.settings.behaviour)
+    settings: dict[str, Any] = {}
+    for container, holdings in kubelet.manager.holdings(pod).items():
+        try:
+            options: RunOptions | None = rules.options(holdings, pod, container)
+            settings[container] = {"settings": options, "error": None}
+        except WireError as error:
+            settings[container] = {"settings": None, "error": str(error)}
+    return settings

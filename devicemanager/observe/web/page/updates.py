@@ -1,8 +1,20 @@
-"""What pages are told, for any number of them: one look at the node, each message made once.
+"""Messages to all pages of a server: the node is read once, and each message is encoded once.
 
-Nobody who admits a pod waits for this. Events and calls only set a flag; a look is made on a
-worker thread, soon after but not at once, so that a burst costs one look, and less often the
-more a look costs. While no page is open nothing is looked at.
+Theory of operation. Events and calls only set a flag, so an admission never waits. One task,
+which runs while a page is open, reads the node on a worker thread:
+
+    wait for the flag or a second → read → compare → encode → wake the pages → pause
+
+The pause is proportional to the cost of reading and sending. A burst of events therefore costs
+one reading, and a node that is expensive to read is read less often.
+
+A page is one call of ``messages``. It is in one of three cases:
+1. It is new, or has been away for too long: it gets the whole document, encoded once for all.
+2. It has an older version: it gets the changes since then, which ``Frames`` stores.
+3. It has the current version: it waits. After ``KEEP_ALIVE`` seconds it gets a comment.
+
+Everything but reading and encoding happens on the server's event loop, so the state needs no
+lock. Only ``_is_waking`` is shared with publishing threads.
 """
 
 from __future__ import annotations
@@ -26,40 +38,40 @@ from devicemanager.observe.web.page.frames import Frame, Frames, frame
 __all__ = ["KEEP_ALIVE", "Node", "Updates"]
 
 LEAST_PAUSE: Final = 0.1
-"""Seconds between two looks."""
+"""Minimum pause between readings, in seconds."""
+# The pause after a reading is this multiple of the time for reading and sending, so that pages
+# use at most about 3 % of a CPU.
 _SHARE: Final = 30
-"""A look is followed by a pause so many times as long as it and what is sent take: about 3 %
-of one processor is the most that pages cost."""
+# Estimated seconds for sending a message to one page.
 _SENDING: Final = 1e-4
-"""About the seconds that it takes to send a message to one page."""
 _LONGEST_PAUSE: Final = 5.0
+# Seconds after which the node is read without an event: the view contains durations.
 _PATIENCE: Final = 1.0
-"""Seconds after which a look is made although nothing has happened: time passes, too."""
 KEEP_ALIVE: Final = 10.0
-"""Seconds of silence after which a comment is sent, so that a broken connection is noticed."""
+"""Seconds without a message after which a comment is sent, to detect broken connections."""
+# Number of latest events that a new page gets.
 _EVENTS: Final = 200
-"""The latest events, which a new page is told."""
 
 
 class Node(Protocol):
-    """What is looked at."""
+    """The node that pages show."""
 
-    def look(self) -> Document:
-        """The node as it is; for one thread at a time. May take its time."""
+    def refresh(self) -> Document:
+        """Return the current document. Not thread-safe; may be slow."""
 
     def events(self) -> Sequence[Event]:
-        """The latest events, oldest first."""
+        """Return the latest events, oldest first."""
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have ``callback`` called when something happens; returns what ends that."""
+        """Call ``callback`` whenever something happens. Returns a function that ends this."""
 
     def failed(self, error: Exception) -> None:
-        """A look has failed, after one that had not."""
+        """Report that reading failed, once until it succeeds again."""
 
 
 @attrs.frozen
-class _Seen:
-    """What the latest look has found."""
+class _State:
+    """Result of the latest reading."""
 
     version: int = 0
     document: Document = EMPTY
@@ -67,15 +79,15 @@ class _Seen:
 
 
 class Updates:
-    """The messages to all pages of one server. To be made on its loop."""
+    """Source of the messages to all pages of one server. Create it on the server's loop."""
 
     def __init__(self, node: Node, pause: float = LEAST_PAUSE) -> None:
         self._node = node
-        # Threads of its own: the control API's may all wait for a plugin that hangs.
+        # Separate threads: those of the control API may all wait for a plugin that hangs.
         self._workers = CapacityLimiter(2)
         self._least_pause = pause
         self._epoch = secrets.token_hex(4)
-        self._seen = _Seen()
+        self._state = _State()
         self._frames = Frames()
         self._whole: Frame | None = None
         self._making = asyncio.Lock()
@@ -83,32 +95,36 @@ class Updates:
         self._changed = asyncio.Event()
         self._woken = asyncio.Event()
         self._is_waking = threading.Event()
-        self._readers = 0
-        self._looking: asyncio.Task[None] | None = None
-        # Held by the task that looks: one that is cancelled ends only with its thread's work.
-        self._one_looks = asyncio.Lock()
+        self._pages = 0
+        self._reading_task: asyncio.Task[None] | None = None
+        # A cancelled task ends only when its worker thread has finished, and a new task may start
+        # before. The lock keeps two threads from reading at once.
+        self._one_task = asyncio.Lock()
         self._is_fresh = False
         self._has_failed = False
         self._closed = False
 
     def close(self) -> None:
-        """The server ends: let every reader come to its end."""
+        """End all streams, because the server ends."""
         self._closed = True
-        self._tell()
-        if self._looking is not None:
-            self._looking.cancel()
+        self._wake_pages()
+        if self._reading_task is not None:
+            self._reading_task.cancel()
 
     async def messages(self, since: str = "") -> AsyncGenerator[bytes]:
-        """Server-sent events: ``whole`` with a document, then ``delta`` with changes. ``since``
-        is the id of the last one that was read; if what came after it is still known, the
-        changes go on from there."""
-        with self._reading():
-            seen = self._version_of(since)
+        """Yield server-sent events: ``whole`` with a document, then ``delta`` with changes.
+
+        ``since`` is the ID of the last received event. If the changes after it are still stored,
+        the stream continues there.
+        """
+        with self._page():
+            version = self._version_of(since)
             while not self._closed:
+                # Before the comparison: a change during it sets this event, not its successor.
                 changed = self._changed
-                if self._is_fresh and self._seen.version != seen:
-                    message = await self._after(seen)
-                    seen = message.version
+                if self._is_fresh and self._state.version != version:
+                    message = await self._after(version)
+                    version = message.version
                     yield message.data
                     continue
                 try:
@@ -117,59 +133,64 @@ class Updates:
                 except TimeoutError:
                     yield b": \n\n"
 
-    # -- what a reader gets ------------------------------------------------------------
+    # -- what a page gets --------------------------------------------------------------
 
     def _version_of(self, since: str) -> int | None:
         epoch, _, version = since.partition("-")
         if epoch != self._epoch or not version.isascii() or not version.isdigit():
             return None
+        # The client chose it: an unlimited number of digits would be slow to convert.
         return int(version[:18])
 
-    async def _after(self, seen: int | None) -> Frame:
-        """All that follows the version, or the whole document if that is not known."""
-        if later := self._frames.after(seen):
+    async def _after(self, version: int | None) -> Frame:
+        """Return the changes after a version, or the whole document if they are not stored."""
+        if later := self._frames.after(version):
             return later
+        # Locked, so that a hundred pages that open at once have it encoded only once.
         async with self._making:
-            if self._whole is None or self._whole.version != self._seen.version:
+            if self._whole is None or self._whole.version != self._state.version:
                 self._whole = await self._on_worker(self._make_whole)
             return self._whole
 
     def _make_whole(self) -> Frame:
-        seen = self._seen
-        events = [each for each in self._node.events() if each.number <= seen.last_event]
-        told = changes(EMPTY, seen.document)
-        return frame("whole", self._epoch, seen.version, told, events[-_EVENTS:])
+        state = self._state
+        # Newer events belong to a later version and will be sent with it.
+        events = [each for each in self._node.events() if each.number <= state.last_event]
+        everything = changes(EMPTY, state.document)
+        return frame("whole", self._epoch, state.version, everything, events[-_EVENTS:])
 
-    # -- looking -----------------------------------------------------------------------
+    # -- reading the node --------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        self._readers += 1
-        if self._looking is None:
-            self._is_fresh = False  # nobody has looked since the last reader left
-            self._looking = asyncio.create_task(self._look_again_and_again())
+    def _page(self) -> Iterator[None]:
+        self._pages += 1
+        if self._reading_task is None:
+            # The state is as old as the last page; a new page must not show it.
+            self._is_fresh = False
+            self._reading_task = asyncio.create_task(self._read_repeatedly())
         try:
             yield
         finally:
-            self._readers -= 1
-            if not self._readers and self._looking is not None:
-                self._looking.cancel()
-                self._looking = None
+            self._pages -= 1
+            if not self._pages and self._reading_task is not None:
+                self._reading_task.cancel()
+                self._reading_task = None
 
-    async def _look_again_and_again(self) -> None:
-        async with self._one_looks:
+    async def _read_repeatedly(self) -> None:
+        async with self._one_task:
             unsubscribe = self._node.subscribe(self._happened)
             try:
                 while not self._closed:
-                    cost = await self._looked()
+                    cost = await self._read()
                     if not self._is_fresh:
                         self._is_fresh = True
-                        self._tell()
-                    await asyncio.sleep(self._pause_after(cost + self._readers * _SENDING))
+                        self._wake_pages()
+                    await asyncio.sleep(self._pause_after(cost + self._pages * _SENDING))
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_PATIENCE):
                             await self._woken.wait()
                     self._woken.clear()
+                    # Before the next reading, so that an event during it wakes again.
                     self._is_waking.clear()
             finally:
                 unsubscribe()
@@ -177,11 +198,12 @@ class Updates:
     def _pause_after(self, cost: float) -> float:
         return min(max(self._least_pause, cost * _SHARE), _LONGEST_PAUSE)
 
-    async def _looked(self) -> float:
-        """Look, whatever comes of it. Returns the seconds that it computed."""
+    async def _read(self) -> float:
+        """Read the node on a worker. Returns the CPU seconds used; never raises."""
         try:
-            cost: float = await self._on_worker(self._look)
-        except Exception as error:  # a mistake of ours: pages show what they have
+            cost: float = await self._on_worker(self._read_node)
+        except Exception as error:  # a bug: pages keep what they show
+            # Once: a bug that repeats with every reading would fill the log.
             if not self._has_failed:
                 self._node.failed(error)
             self._has_failed = True
@@ -189,32 +211,35 @@ class Updates:
         self._has_failed = False
         return cost
 
-    def _look(self) -> float:
-        """On a worker. Returns the seconds that it computed."""
+    def _read_node(self) -> float:
+        """Read, compare and encode, on a worker. Returns the CPU seconds used."""
         began = time.thread_time()
-        before = self._seen
+        before = self._state
+        # Before the document, which then contains the effects of these events.
         events = [event for event in self._node.events() if event.number > before.last_event]
         latest = events[-1].number if events else before.last_event
-        document = self._node.look()
-        told = changes(before.document, document)
-        if told or events or not before.version:
-            seen = _Seen(before.version + 1, document, latest)
-            message = frame("delta", self._epoch, seen.version, told, events[-_EVENTS:])
-            self._loop.call_soon_threadsafe(self._take, seen, message)
+        document = self._node.refresh()
+        difference = changes(before.document, document)
+        if difference or events or not before.version:
+            state = _State(before.version + 1, document, latest)
+            message = frame("delta", self._epoch, state.version, difference, events[-_EVENTS:])
+            self._loop.call_soon_threadsafe(self._publish, state, message)
         return time.thread_time() - began
 
-    def _take(self, seen: _Seen, message: Frame) -> None:
-        self._seen = seen
+    def _publish(self, state: _State, message: Frame) -> None:
+        self._state = state
         self._frames.add(message)
-        self._tell()
+        self._wake_pages()
 
-    def _tell(self) -> None:
+    def _wake_pages(self) -> None:
+        # A new event each time, so that every waiting page sees this one exactly once.
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _happened(self) -> None:
-        """On the thread that publishes. Only the first since the last look wakes the loop: that
-        costs a system call, and the publisher its turn with the interpreter."""
+        """Request a reading. Called on the thread that publishes an event."""
+        # Only the first since the last reading wakes the loop: waking costs a system call, and
+        # hands the interpreter's lock to the loop's thread.
         if not self._is_waking.is_set():
             self._is_waking.set()
             with contextlib.suppress(RuntimeError):  # the server has just ended

@@ -1,4 +1,4 @@
-"""A whole document and what changed since are the document as it is now."""
+"""A whole document and the changes since then give the current document."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ documents = st.dictionaries(st.tuples(keys, keys), tables)
 
 
 @given(st.lists(documents, max_size=5))
-def test_the_whole_and_its_changes_are_the_next_whole(sequence):
+def test_applied_changes_give_the_new_document(sequence):
     shown = EMPTY
     for before, now in zip([EMPTY, *sequence], sequence, strict=False):
-        told = changes(before, now)
-        shown = merged(shown, told)
+        difference = changes(before, now)
+        shown = merged(shown, difference)
         assert shown == now
-        assert bool(told) == (before != now)
+        assert bool(difference) == (before != now)
 
 
-def test_a_table_that_is_the_same_object_is_not_looked_at():
+def test_changes_does_not_read_identical_tables():
     class Untouchable(dict):
         def items(self):
-            raise AssertionError("looked at")
+            raise AssertionError("the table was read")
 
     table = Untouchable(a=1)
     assert changes({("t", ""): table}, {("t", ""): table}) == []
 
 
-def test_only_what_is_different_is_told():
+def test_changes_contains_only_differences():
     before = {("t", "g"): {"a": 1, "b": 2, "c": 3}, ("old", ""): {}}
     now = {("t", "g"): {"a": 1, "b": 4, "d": None}}
     assert changes(before, now) == [

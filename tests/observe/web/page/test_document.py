@@ -21,7 +21,7 @@ from devicemanager.observe.view.values import (
 )
 from devicemanager.observe.web.page.document import Documents
 
-F, H, U, G = DeviceState.FREE, DeviceState.HELD, DeviceState.UNHEALTHY, DeviceState.GONE
+F, H, U, G = DeviceState.FREE, DeviceState.ALLOCATED, DeviceState.UNHEALTHY, DeviceState.GONE
 
 
 def layout(*numa):
@@ -41,17 +41,17 @@ def pod(uid, **more):
     return PodInfo(uid=uid, name="p", namespace="ns", **more)
 
 
-def picture(*resources, **more):
+def view_of(*resources, **more):
     return NodeView(1, "here", "node", "1.34", resources=resources, **more)
 
 
 def test_device_row_has_state_area_and_holders():
     where = layout((0,), (1, 0), None, (0,))
     given = resource("r", where, [F, H, G, U], {"d1": (Holder("uid", "main"),)})
-    table = Documents().of(picture(given), ())["devices", "r"]
+    table = Documents().of(view_of(given), ())["devices", "r"]
     assert table == {
         "d0": ["free", 0, []],
-        "d1": ["held", 0, [("uid", "main")], "Healthy", (1, 0)],
+        "d1": ["allocated", 0, [("uid", "main")], "Healthy", (1, 0)],
         "d2": ["gone", None, []],
         "d3": ["unhealthy", 0, []],
     }
@@ -59,15 +59,15 @@ def test_device_row_has_state_area_and_holders():
 
 def test_device_row_shows_unknown_health():
     given = resource("r", layout((0,)), [U], health=("Sick",))
-    assert Documents().of(picture(given), ())["devices", "r"]["d0"][3:] == ["Sick", (0,)]
+    assert Documents().of(view_of(given), ())["devices", "r"]["d0"][3:] == ["Sick", (0,)]
 
 
 def test_unchanged_tables_are_the_same_objects():
     documents = Documents()
     a, b = resource("a", layout((0,)), [F]), resource("b", layout((0,)), [F])
-    before = documents.of(picture(a, b, pods=(pod("u"),)), ())
+    before = documents.of(view_of(a, b, pods=(pod("u"),)), ())
     other = attrs.evolve(b, states=(U,))
-    now = documents.of(picture(a, other, pods=(pod("u"),)), ())
+    now = documents.of(view_of(a, other, pods=(pod("u"),)), ())
     assert now["devices", "a"] is before["devices", "a"]
     assert now["devices", "b"]["d0"][0] == "unhealthy"
     assert (
@@ -75,10 +75,10 @@ def test_unchanged_tables_are_the_same_objects():
     )  # readers of the earlier document still have it
 
 
-def test_each_registration_of_a_resource_has_a_row():
+def test_each_registration_of_resource_has_a_row():
     serving = PluginView("r", "new.sock", Stream.SERVING, 2, True, False)
     standby = PluginView("r", "old.sock", Stream.STANDBY, 1, False, False)
-    table = Documents().of(picture(plugins=(serving, standby)), ())["plugins", ""]
+    table = Documents().of(view_of(plugins=(serving, standby)), ())["plugins", ""]
     assert [row["endpoint"] for row in table.values()] == ["new.sock", "old.sock"]
 
 
@@ -87,7 +87,7 @@ def test_rows_of_pods_and_plugins_have_all_fields():
     train = pod("uid", containers=(container,))
     calls = tuple(LastCall(n, 0.0, "Allocate", "OK", "", 0.1) for n in range(30))
     plugin = PluginView("r", "r.sock", Stream.SERVING, 1, False, True, calls)
-    document = Documents().of(picture(pods=(train,), plugins=(plugin,)), ())
+    document = Documents().of(view_of(pods=(train,), plugins=(plugin,)), ())
     shown = document["pods", ""]["uid"]
     fields = {each.name for each in attrs.fields(PodInfo)}
     assert shown.keys() == fields - {"schema", "uid"}
@@ -96,7 +96,7 @@ def test_rows_of_pods_and_plugins_have_all_fields():
     assert [call["number"] for call in document["plugins", ""]["1 r"]["calls"]] == [*range(20, 30)]
 
 
-# -- from picture to picture -----------------------------------------------------------
+# -- sequences of views ----------------------------------------------------------
 
 
 @st.composite
@@ -104,7 +104,7 @@ def sequences(draw):
     """Views that share unchanged parts, as those of one builder do."""
     names = draw(st.lists(st.sampled_from("abc"), unique=True, min_size=1))
     now = {}
-    pictures = []
+    views = []
     for _ in range(draw(st.integers(1, 6))):
         for name in names:
             match draw(st.sampled_from(["keep", "keep", "states", "layout", "gone"])):
@@ -115,10 +115,10 @@ def sequences(draw):
                 case "states" if name in now:
                     now[name] = draw(resources(name, now[name].layout))
         tuple_ = tuple(now[name] for name in sorted(now))
-        last = pictures[-1].resources if pictures else ()
+        last = views[-1].resources if views else ()
         same = tuple(map(id, last)) == tuple(map(id, tuple_))
-        pictures.append(attrs.evolve(picture(), resources=last if same else tuple_))
-    return pictures
+        views.append(attrs.evolve(view_of(), resources=last if same else tuple_))
+    return views
 
 
 @st.composite
@@ -134,9 +134,9 @@ def resources(draw, name, where=None):
 
 
 @given(sequences())
-def test_incremental_document_equals_a_new_one(pictures):
+def test_incremental_document_equals_a_new_one(views):
     documents = Documents()
-    for each in pictures:
+    for each in views:
         assert documents.of(each, ()) == Documents().of(each, ())
 
 
@@ -144,13 +144,13 @@ def test_pod_that_changes_back_is_shown_again():
     documents = Documents()
     pending, running = pod("u", phase=Phase.PENDING), pod("u", phase=Phase.RUNNING)
     for each in (pending, running, pending):
-        shown = documents.of(picture(pods=(each,)), ())["pods", ""]["u"]
+        shown = documents.of(view_of(pods=(each,)), ())["pods", ""]["u"]
         assert shown["phase"] == each.phase
 
 
 @pytest.mark.parametrize("before", [(), (pod("u"),)])
 def test_pods_are_added_and_removed(before):
     documents = Documents()
-    documents.of(picture(pods=before), ())
-    now = documents.of(picture(pods=(pod("v"),)), ())
+    documents.of(view_of(pods=before), ())
+    now = documents.of(view_of(pods=(pod("v"),)), ())
     assert list(now["pods", ""]) == ["v"]

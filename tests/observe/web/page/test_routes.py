@@ -1,4 +1,4 @@
-"""The page over HTTP: its files, its stream, what it may change, and who may not."""
+"""The page over HTTP: its files, its stream, its requests and their permissions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from devicemanager.control import ControlServer
 from devicemanager.control.errors import HttpError
 from devicemanager.control.request import Budget
 from devicemanager.observe.web import HttpServer
-from devicemanager.observe.web.page.actions import SettingsOf, container_settings
-from devicemanager.observe.web.page.headers import POLICY
-from devicemanager.observe.web.page.node import SiteNode
-from devicemanager.observe.web.page.routes import _Messages
+from devicemanager.observe.web.page.routes import POLICY, SiteNode, _Messages, container_settings
 from devicemanager.observe.web.site import Site
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 
-from ..conftest import asked
+from ..conftest import fetch
 
 STATIC = files("devicemanager.observe.web.page") / "static"
 FILES = sorted(file.name for file in STATIC.iterdir())
@@ -53,13 +50,13 @@ def post(served, control):
     def post(path, body, **headers):
         token = control.token_path.read_text().strip()
         headers = {"Authorization": f"Bearer {token}", **headers}
-        return asked(served.address, path, headers, "POST", json.dumps(body))
+        return fetch(served.address, path, headers, "POST", json.dumps(body))
 
     return post
 
 
 class Stream:
-    """An open stream of one page."""
+    """The open stream of one page."""
 
     def __init__(self, address, path="/page/stream", headers=None):
         self._connection = http.client.HTTPConnection(address, timeout=20)
@@ -67,7 +64,7 @@ class Stream:
         self.answer = self._connection.getresponse()
 
     def message(self):
-        """The next event: its kind, its id, its data."""
+        """Return kind, ID and data of the next event."""
         fields = {}
         while line := self.answer.readline().decode().rstrip("\n"):
             name, _, value = line.partition(": ")
@@ -75,7 +72,7 @@ class Stream:
         return fields.get("event"), fields.get("id"), json.loads(fields.get("data", "null"))
 
     def until(self, wanted):
-        """The first row of a change for which ``wanted(name, group, key, row)`` holds."""
+        """Return the first changed row for which ``wanted(name, group, key, row)`` is True."""
         while True:
             _, _, data = self.message()
             for name, group, rows, *_ in data["changes"]:
@@ -106,7 +103,7 @@ def stream(served):
 @pytest.mark.parametrize(
     "path", ["/", *(f"/page/{name}" for name in FILES if name != "index.html")]
 )
-def test_every_file_is_served_with_its_kind_and_a_strict_policy(get, path):
+def test_files_have_media_type_and_strict_policy(get, path):
     answer = get(path)
     suffix = path.rpartition(".")[2] if path != "/" else "html"
     kind = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -118,7 +115,7 @@ def test_every_file_is_served_with_its_kind_and_a_strict_policy(get, path):
     assert answer.body == (STATIC / (path.rpartition("/")[2] or "index.html")).read_bytes()
 
 
-def test_the_policy_allows_files_of_ours_and_nothing_else():
+def test_policy_allows_only_own_files():
     rules = dict(rule.split(" ", 1) for rule in POLICY.split("; "))
     assert rules["default-src"] == rules["form-action"] == rules["frame-ancestors"] == "'none'"
     assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == "'self'"
@@ -126,7 +123,7 @@ def test_the_policy_allows_files_of_ours_and_nothing_else():
     assert "unsafe" not in POLICY and "http" not in POLICY and "*" not in POLICY
 
 
-def test_the_files_ask_for_nothing_that_the_policy_forbids():
+def test_static_files_comply_with_policy():
     for name in FILES:
         text = (STATIC / name).read_text()
         if name.endswith(".js"):
@@ -140,16 +137,16 @@ def test_the_files_ask_for_nothing_that_the_policy_forbids():
 
 
 @pytest.mark.parametrize(
-    "path", ["/page/", "/page/../headers.py", "/page/headers.py", "/page/%2e%2e/x"]
+    "path", ["/page/", "/page/../routes.py", "/page/routes.py", "/page/%2e%2e/x"]
 )
-def test_nothing_else_is_served(get, path):
+def test_unknown_page_files_are_not_found(get, path):
     assert get(path).status == 404
 
 
 # -- the stream ------------------------------------------------------------------------
 
 
-def test_the_stream_tells_the_node_and_what_changes(mock_kubelet, simulated_plugin, stream):
+def test_stream_sends_node_and_changes(mock_kubelet, simulated_plugin, stream):
     opened = stream()
     assert opened.answer.headers["content-type"] == "text/event-stream"
     assert opened.answer.headers["content-security-policy"] == POLICY
@@ -157,16 +154,16 @@ def test_the_stream_tells_the_node_and_what_changes(mock_kubelet, simulated_plug
     tables = {(name, group): dict(rows) for name, group, rows, *_ in data["changes"]}
     assert kind == "whole"
     assert tables["node", ""]["node"]["serving"] is True
-    assert tables["site", ""]["site"] == {"steers": True, "simulated": []}
+    assert tables["site", ""]["site"] == {"control": True, "simulated": []}
     assert "reject-register" in tables["kinds", ""]
     simulated_plugin(GPU, 2)
     mock_kubelet.wait_for_resource(GPU, 2)
     mock_kubelet.admit(pod_manifest("a", {GPU: 1})).raise_for_rejection()
-    held = opened.until(lambda name, group, key, row: name == "devices" and row[0] == "held")
-    assert held[2] == [[next(iter(mock_kubelet.pods())), "main"]]
+    row = opened.until(lambda name, group, key, row: name == "devices" and row[0] == "allocated")
+    assert row[2] == [[next(iter(mock_kubelet.pods())), "main"]]
 
 
-def test_a_page_that_connects_again_goes_on_where_it_was(mock_kubelet, stream):
+def test_reconnecting_page_resumes_after_last_event(mock_kubelet, stream):
     first = stream()
     _, seen, _ = first.message()
     first.close()
@@ -175,11 +172,11 @@ def test_a_page_that_connects_again_goes_on_where_it_was(mock_kubelet, stream):
     kind, _, data = again.message()
     assert kind == "delta"
     assert [name for name, *_ in data["changes"]] == ["faults"]
-    # That which is open counts, not the address: a page that was hidden says it there.
+    # A page that was hidden sends the ID in the URL instead.
     assert stream(f"/page/stream?since={seen}").message()[0] == "delta"
 
 
-def test_a_stopped_kubelet_is_shown_and_the_stream_goes_on(mock_kubelet, stream):
+def test_stream_continues_while_kubelet_is_stopped(mock_kubelet, stream):
     opened = stream()
     opened.message()
     mock_kubelet.stop()
@@ -189,8 +186,8 @@ def test_a_stopped_kubelet_is_shown_and_the_stream_goes_on(mock_kubelet, stream)
     assert opened.until(lambda name, *_: name == "node")["serving"] is True
 
 
-def test_messages_under_way_count_as_all_other_answers_do():
-    """Who does not read keeps a message in memory, and there is not room for any number."""
+def test_messages_in_progress_count_for_the_memory_budget():
+    """Messages to a slow client stay in memory, which is limited."""
     budget, sent = Budget(10), []
 
     async def messages():
@@ -209,7 +206,7 @@ def test_messages_under_way_count_as_all_other_answers_do():
     assert budget.used == 0
 
 
-def test_a_server_that_stops_ends_the_stream(mock_kubelet):
+def test_stopping_server_ends_stream(mock_kubelet):
     with HttpServer(mock_kubelet, "127.0.0.1:0") as server:
         opened = Stream(server.address)
         opened.message()
@@ -217,10 +214,10 @@ def test_a_server_that_stops_ends_the_stream(mock_kubelet):
     opened.close()
 
 
-# -- what is changed -------------------------------------------------------------------
+# -- requests of the page --------------------------------------------------------------
 
 
-def test_a_device_of_a_simulated_plugin_breaks(
+def test_device_health_request_breaks_simulated_device(
     mock_kubelet, simulated_plugin, simulated, post, stream
 ):
     plugin = simulated_plugin(GPU, 2)
@@ -236,31 +233,33 @@ def test_a_device_of_a_simulated_plugin_breaks(
 @pytest.mark.parametrize(
     ("body", "status", "text"),
     [
-        ({"resource": "vendor.com/other", "id": "a", "health": "Healthy"}, 409, "not of a plugin"),
-        ({"resource": GPU, "id": "nobody", "health": "Healthy"}, 422, "nobody"),
+        ({"resource": "vendor.com/other", "id": "a", "health": "Healthy"}, 409, "not simulated"),
+        ({"resource": GPU, "id": "unknown-id", "health": "Healthy"}, 422, "unknown-id"),
         ({"resource": GPU, "id": "a", "health": "Sick"}, 422, "Sick"),
         ({"resource": GPU}, 400, "missing required field"),
         ([], 400, "Expected `object`"),
     ],
 )
-def test_what_cannot_break_is_said(simulated_plugin, simulated, post, body, status, text):
+def test_device_health_request_reports_errors(
+    simulated_plugin, simulated, post, body, status, text
+):
     simulated[GPU] = simulated_plugin(GPU, 1).set_health
     answer = post("/page/device-health", body)
     assert answer.status == status
     assert text in answer.text and "\n" not in answer.text.rstrip("\n")
 
 
-def test_a_body_has_a_limit(post):
+def test_post_rejects_large_body(post):
     answer = post("/page/settings", {"uid": "x" * (1 << 20)})
     assert answer.status == 413
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(post, monkeypatch):
+def test_post_times_out_without_body(post, monkeypatch):
     monkeypatch.setattr("devicemanager.control.request.BODY_SECONDS", 0.05)
     assert post("/page/settings", {}, **{"Content-Length": "9"}).status == 408
 
 
-def test_a_call_that_is_no_event_is_looked_at_too(mock_kubelet, simulated_plugin):
+def test_calls_without_events_notify_subscribers(mock_kubelet, simulated_plugin):
     simulated_plugin(GPU, 1)
     mock_kubelet.wait_for_resource(GPU, 1)
     called = threading.Event()
@@ -273,34 +272,34 @@ def test_a_call_that_is_no_event_is_looked_at_too(mock_kubelet, simulated_plugin
     assert not called.is_set()
 
 
-def test_the_settings_of_a_pod_need_the_token(mock_kubelet, simulated_plugin, post):
+def test_container_settings_require_token(mock_kubelet, simulated_plugin, post):
     simulated_plugin(GPU, 1)
     mock_kubelet.wait_for_resource(GPU, 1)
     admission = mock_kubelet.admit(pod_manifest("a", {GPU: 1}))
     found = post("/page/settings", {"uid": admission.uid}).json()
     settings = found["main"]["settings"]
     assert settings["envs"] == dict(admission.containers["main"].run_options.envs)
-    assert post("/page/settings", {"uid": "nobody"}).json() == {}
+    assert post("/page/settings", {"uid": "unknown"}).json() == {}
     assert post("/page/settings", {"uid": admission.uid}, Authorization="").status == 401
 
 
 @pytest.mark.parametrize("version", ["1.27", "1.28", "1.30", "1.36"])
-def test_settings_are_those_of_the_kubelets_version(make_mock_kubelet, version):
+def test_container_settings_depend_on_version(make_mock_kubelet, version):
     kubelet = make_mock_kubelet(Settings(kubelet_version=version))
     settings = SimulationSettings(resource_name=GPU, number_devices=1, cdi_kind="vendor.com/gpu")
     with SimulatedPlugin(settings, kubelet.plugin_dir):
         kubelet.wait_for_resource(GPU, 1)
         admission = kubelet.admit(pod_manifest("a", {GPU: 1}))
-        found = container_settings(kubelet, SettingsOf(admission.uid))
+        found = container_settings(kubelet, admission.uid)
     assert found == {"main": {"settings": admission.containers["main"].run_options, "error": None}}
 
 
-# -- who may not -----------------------------------------------------------------------
+# -- permissions -----------------------------------------------------------------------
 
-STEERING = [("/page/device-health", {}), ("/page/settings", {}), ("/v1/node/restart", None)]
+PROTECTED = [("/page/device-health", {}), ("/page/settings", {}), ("/v1/node/restart", None)]
 
 
-@pytest.mark.parametrize(("path", "body"), STEERING)
+@pytest.mark.parametrize(("path", "body"), PROTECTED)
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -311,26 +310,26 @@ STEERING = [("/page/device-health", {}), ("/page/settings", {}), ("/v1/node/rest
         ({"Host": "evil.example"}, 403),
     ],
 )
-def test_other_sites_and_those_without_the_token_change_nothing(post, path, body, headers, status):
+def test_changes_require_token_and_same_origin(post, path, body, headers, status):
     assert post(path, body, **headers).status == status
 
 
 @pytest.mark.parametrize("path", ["/", "/page/stream", "/page/main.js"])
 @pytest.mark.parametrize("name", ["Host", "Origin"])
-def test_other_sites_read_nothing(get, path, name):
-    """A name that its owner lets point here, and a page of another site."""
+def test_reading_requires_same_origin(get, path, name):
+    """A foreign name that resolves to this host, and a page of another site."""
     answer = get(path, **{name: "http://evil.example" if name == "Origin" else "evil.example"})
     assert answer.status == 403
     assert "access-control-allow-origin" not in answer.headers
 
 
-def test_without_the_control_api_the_page_only_shows(mock_kubelet):
+def test_page_is_read_only_without_control_api(mock_kubelet):
     with HttpServer(mock_kubelet, "127.0.0.1:0") as server:
-        assert asked(server.address, "/").status == 200
+        assert fetch(server.address, "/").status == 200
         opened = Stream(server.address)
         _, _, data = opened.message()
         site = {name: dict(rows) for name, _, rows, *_ in data["changes"]}["site"]["site"]
-        assert site["steers"] is False
+        assert site["control"] is False
         opened.close()
-        rejected = asked(server.address, "/page/device-health", {}, "POST", "{}")
+        rejected = fetch(server.address, "/page/device-health", {}, "POST", "{}")
         assert rejected.status == 401

@@ -1,4 +1,4 @@
-"""One look for all pages, and each message made once."""
+"""All pages share each reading of the node and each message."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ AT = ("t", "")
 
 
 class FakeNode:
-    """A document that a test writes, and how often it was looked at."""
+    """A node with one row that tests change; counts how often it was read."""
 
     def __init__(self):
         self.row = 0
-        self.looks = 0
+        self.reads = 0
         self.happened = []
         self.callbacks = []
         self.failures = []
         self.broken = False
 
-    def look(self):
-        self.looks += 1
+    def refresh(self):
+        self.reads += 1
         if self.broken:
             raise RuntimeError("broken")
         return {AT: {"row": self.row, "same": "same"}}
@@ -51,7 +51,7 @@ class FakeNode:
 
 
 def read(message):
-    """The kind, the id and the data of each server-sent event in it."""
+    """Return kind, ID and data of each server-sent event in a message."""
     found = []
     for block in message.decode().strip("\n").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.split("\n"))
@@ -78,7 +78,7 @@ def played(play):
     return asyncio.run(all_of_it())
 
 
-def test_first_comes_the_whole_and_then_what_changes():
+def test_stream_starts_with_whole_document_then_deltas():
     async def play(node, updates):
         async with contextlib.aclosing(updates.messages()) as messages:
             [(kind, _, data)] = read(await anext(messages))
@@ -91,7 +91,7 @@ def test_first_comes_the_whole_and_then_what_changes():
     played(play)
 
 
-def test_a_page_that_was_away_is_told_what_it_missed():
+def test_reconnecting_page_gets_missed_changes():
     async def play(node, updates):
         async with contextlib.aclosing(updates.messages()) as stays:
             [(_, seen, _)] = read(await anext(stays))
@@ -99,8 +99,8 @@ def test_a_page_that_was_away_is_told_what_it_missed():
                 node.change(row)
                 await anext(stays)
             async with contextlib.aclosing(updates.messages(seen)) as back:
-                told = read(await anext(back))
-            assert [(kind, rows(data)) for kind, _, data in told] == [
+                missed = read(await anext(back))
+            assert [(kind, rows(data)) for kind, _, data in missed] == [
                 ("delta", [[["row", 1]]]),
                 ("delta", [[["row", 2]]]),
             ]
@@ -109,7 +109,7 @@ def test_a_page_that_was_away_is_told_what_it_missed():
 
 
 @pytest.mark.parametrize("since", ["", "nonsense", "00000000-1", "-", "x-99999999999999999999"])
-def test_a_page_of_another_server_gets_the_whole(since):
+def test_page_of_another_server_gets_whole_document(since):
     async def play(node, updates):
         async with contextlib.aclosing(updates.messages(since)) as messages:
             [(kind, _, _)] = read(await anext(messages))
@@ -118,7 +118,7 @@ def test_a_page_of_another_server_gets_the_whole(since):
     played(play)
 
 
-def test_who_was_away_for_too_long_gets_the_whole(monkeypatch):
+def test_page_away_for_too_long_gets_whole_document(monkeypatch):
     monkeypatch.setattr("devicemanager.observe.web.page.frames._MOST", 2)
 
     async def play(node, updates):
@@ -134,7 +134,7 @@ def test_who_was_away_for_too_long_gets_the_whole(monkeypatch):
     played(play)
 
 
-def test_a_hundred_pages_cost_one_look_and_one_message():
+def test_hundred_pages_share_one_reading_and_message():
     async def play(node, updates):
         async with contextlib.AsyncExitStack() as stack:
             pages = [updates.messages() for _ in range(100)]
@@ -142,41 +142,41 @@ def test_a_hundred_pages_cost_one_look_and_one_message():
                 stack.push_async_callback(page.aclose)
             firsts = await asyncio.gather(*(anext(page) for page in pages))
             assert len({id(first) for first in firsts}) == 1
-            looks = node.looks
+            reads = node.reads
             node.change(1, times=500)
             nexts = await asyncio.gather(*(anext(page) for page in pages))
             assert len({id(one) for one in nexts}) == 1
-            assert node.looks - looks <= 2  # a burst is one look, or it came into two
+            assert node.reads - reads <= 2  # two if a reading was in progress
             assert len(read(nexts[0])[-1][2]["events"]) == 200
 
     played(play)
 
 
-def test_nobody_is_looking_while_no_page_is_open():
+def test_node_is_not_read_without_open_page():
     async def play(node, updates):
         async with contextlib.aclosing(updates.messages()) as messages:
             await anext(messages)
             assert len(node.callbacks) == 1
-        while node.callbacks:  # until the task that looks has ended
+        while node.callbacks:  # until the reading task has ended
             await asyncio.sleep(0)
-        looks = node.looks
+        reads = node.reads
         node.change(1)
         await asyncio.sleep(0)
-        assert node.looks == looks
+        assert node.reads == reads
         async with contextlib.aclosing(updates.messages()) as messages:
             assert rows(read(await anext(messages))[0][2])[0][0] == ["row", 1]
 
     played(play)
 
 
-def test_a_look_that_fails_is_told_once_and_tried_again(monkeypatch):
+def test_failed_reading_is_reported_once_and_retried(monkeypatch):
     monkeypatch.setattr("devicemanager.observe.web.page.updates._LONGEST_PAUSE", 0.0)
 
     async def play(node, updates):
         async with contextlib.aclosing(updates.messages()) as messages:
             await anext(messages)
-            node.broken, looks = True, node.looks
-            while node.looks < looks + 3:
+            node.broken, reads = True, node.reads
+            while node.reads < reads + 3:
                 node.change(1)
                 await asyncio.sleep(0.001)
             node.broken = False
@@ -187,7 +187,7 @@ def test_a_look_that_fails_is_told_once_and_tried_again(monkeypatch):
     played(play)
 
 
-def test_the_end_of_the_server_ends_every_stream():
+def test_close_ends_every_stream():
     async def play(node, updates):
         async with contextlib.aclosing(updates.messages()) as messages:
             await anext(messages)
@@ -197,7 +197,7 @@ def test_the_end_of_the_server_ends_every_stream():
     played(play)
 
 
-def test_half_a_surrogate_pair_breaks_no_message():
+def test_lone_surrogate_is_escaped():
     async def play(node, updates):
         node.row = "\ud800<"
         async with contextlib.aclosing(updates.messages()) as messages:
@@ -207,7 +207,7 @@ def test_half_a_surrogate_pair_breaks_no_message():
     played(play)
 
 
-def test_silence_is_broken_by_a_comment(monkeypatch):
+def test_idle_stream_sends_comments(monkeypatch):
     monkeypatch.setattr("devicemanager.observe.web.page.updates.KEEP_ALIVE", 0.0)
 
     async def play(node, updates):

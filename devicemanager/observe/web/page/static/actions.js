@@ -1,4 +1,4 @@
-// The buttons: what the control API can do, asked for with the token.
+// The buttons: operations of the control API, requested with the token.
 
 import { ask, post, quoted, setToken, token } from "./api.js";
 import { field } from "./dialog.js";
@@ -9,9 +9,9 @@ export class Actions {
   #dialog;
   #notice;
   #changed;
-  #rights = null;
+  #permissions = null;
 
-  /** `changed` is called when what may be done here is something else. */
+  /** `changed` is called when the permissions change. */
   constructor(model, dialog, notice, changed) {
     this.#model = model;
     this.#dialog = dialog;
@@ -21,8 +21,8 @@ export class Actions {
       "do-admit": () => this.#admit(),
       "do-fault": () => this.#fault(),
       "do-serve": () => this.#serve(),
-      "do-restart": () => this.#life("restart", "Restart the kubelet", "The kubelet's process starts anew. Containers keep running; plugins have to register again."),
-      "do-reboot": () => this.#life("reboot", "Reboot the node", "No container runs any more, and every pod is admitted again."),
+      "do-restart": () => this.#life("restart", "Restart the kubelet", "The kubelet restarts. Containers keep running; plugins must re-register."),
+      "do-reboot": () => this.#life("reboot", "Reboot the node", "All containers stop, and every pod is admitted again."),
       "do-token": () => this.#token(),
       "do-clear-faults": () => this.#tried(() => ask("DELETE", "/v1/faults"), "All faults are cleared."),
     })) {
@@ -30,38 +30,38 @@ export class Actions {
     }
   }
 
-  /** What may be done: the resources whose devices can be broken, and why nothing can be; the
-   *  same object until that changes. */
-  rights() {
+  /** Return the resources whose devices can be broken, and `why` nothing can be changed (empty if
+   *  it can). The same object until one of them changes. */
+  permissions() {
     const site = this.#model.row("site", "site");
-    const why = !site?.steers ? "the control API is off: start with --control" : !token() ? "give the token first" : "";
-    if (this.#rights?.site !== site || this.#rights?.why !== why) {
-      this.#rights = { site, why, simulated: new Set(site?.simulated ?? []) };
+    const why = !site?.control ? "the control API is disabled: start with --control" : !token() ? "enter the token first" : "";
+    if (this.#permissions?.site !== site || this.#permissions?.why !== why) {
+      this.#permissions = { site, why, simulated: new Set(site?.simulated ?? []) };
     }
-    return this.#rights;
+    return this.#permissions;
   }
 
-  /** Enable what may be done. */
+  /** Enable the buttons that can be used. */
   update() {
-    const { why, site } = this.rights();
+    const { why, site } = this.permissions();
     for (const id of ["do-admit", "do-fault", "do-serve", "do-restart", "do-reboot", "do-clear-faults"]) {
       const button = document.getElementById(id);
       button.disabled = why !== "";
       button.title = why;
     }
-    document.getElementById("do-token").hidden = !site?.steers || token() !== "";
+    document.getElementById("do-token").hidden = !site?.control || token() !== "";
     const isServing = this.#model.row("node", "node")?.serving ?? true;
     document.getElementById("do-serve").textContent = isServing ? "Stop…" : "Start";
     document.getElementById("do-restart").hidden = document.getElementById("do-reboot").hidden = !isServing;
   }
 
-  breakDevice(resource, id, health) {
-    return this.#tried(() => post("/page/device-health", { resource, id, health }), `${short(id, 40)} is ${health} now.`);
+  setHealth(resource, id, health) {
+    return this.#tried(() => post("/page/device-health", { resource, id, health }), `${short(id, 40)} is now ${health}.`);
   }
 
   deletePod(uid, name) {
-    const text = `Its containers end and its devices are free.`;
-    const act = () => this.#asked(() => ask("DELETE", `/v1/pods?uid=${quoted(uid)}`), `${name} is deleted.`);
+    const text = "Its containers stop and its devices become free.";
+    const act = () => this.#requested(() => ask("DELETE", `/v1/pods?uid=${quoted(uid)}`), `${name} is deleted.`);
     this.#dialog.open(`Delete ${short(name, 60)}`, [make("p", {}, text)], "Delete", act, true);
   }
 
@@ -69,7 +69,7 @@ export class Actions {
     return this.#tried(() => ask("DELETE", `/v1/faults/${quoted(id)}`), "The fault is cleared.");
   }
 
-  /** The settings of a pod's containers; null if they cannot be had, which is told. */
+  /** Return the settings of a pod's containers; null after an error, which is shown. */
   async settings(uid) {
     return this.#tried(() => post("/page/settings", { uid }), "");
   }
@@ -85,8 +85,8 @@ export class Actions {
     });
     const act = async () => {
       const kind = text.value.trimStart().startsWith("{") ? "application/json" : "application/yaml";
-      const answer = await this.#asked(() => ask("POST", "/v1/pods", text.value, kind), "");
-      return told(answer);
+      const answer = await this.#requested(() => ask("POST", "/v1/pods", text.value, kind), "");
+      return rejection(answer);
     };
     this.#dialog.open("Admit a pod", [field("Manifest, as YAML or JSON", text), field("or from a file", file)], "Admit", act);
   }
@@ -104,34 +104,34 @@ export class Actions {
     };
     select.addEventListener("change", chosen);
     chosen();
-    const body = [field("Kind", select), help, field("Fault", spec, "its kind, a colon, options with commas between")];
-    this.#dialog.open("Set a fault", body, "Set", () => this.#asked(() => post("/v1/faults", { spec: spec.value }), "The fault is set.").then(() => ""));
+    const body = [field("Kind", select), help, field("Fault", spec, "KIND or KIND:OPTION=VALUE,…")];
+    this.#dialog.open("Set a fault", body, "Set", () => this.#requested(() => post("/v1/faults", { spec: spec.value }), "The fault is set.").then(() => ""));
   }
 
   #serve() {
     const isServing = this.#model.row("node", "node")?.serving ?? true;
     if (!isServing) return this.#tried(() => post("/v1/node/start"), "The kubelet serves again.");
-    return this.#life("stop", "Stop the kubelet", "It serves no plugin and admits no pod until it is started. Containers stay as they are.");
+    return this.#life("stop", "Stop the kubelet", "Until it is started, it serves no plugin and admits no pod. Containers keep running.");
   }
 
   #life(operation, title, text) {
     const done = { restart: "The kubelet has restarted.", reboot: "The node has rebooted.", stop: "The kubelet has stopped." };
-    const act = () => this.#asked(() => post(`/v1/node/${operation}`), done[operation]).then(() => "");
+    const act = () => this.#requested(() => post(`/v1/node/${operation}`), done[operation]).then(() => "");
     this.#dialog.open(title, [make("p", {}, text)], title.split(" ")[0], act, true);
   }
 
   #token() {
     const input = make("input", { type: "password", autocomplete: "off" });
-    const note = "it is in control.token in the kubelet's directory, and in the address that `run` prints";
-    this.#dialog.open("Give the token", [field("Token", input, note)], "Take it", async () => {
+    const note = "from control.token in the kubelet's directory, or from the URL that `run` prints";
+    this.#dialog.open("Enter the token", [field("Token", input, note)], "Use it", async () => {
       setToken(input.value);
       this.#changed();
     });
   }
 
-  // -- asking --------------------------------------------------------------------------------
+  // -- requests ------------------------------------------------------------------------------
 
-  async #asked(work, done) {
+  async #requested(work, done) {
     try {
       const answer = await work();
       if (done) this.#notice.show(done);
@@ -147,7 +147,7 @@ export class Actions {
 
   async #tried(work, done) {
     try {
-      return await this.#asked(work, done);
+      return await this.#requested(work, done);
     } catch (error) {
       this.#notice.show(error.message, true);
       return null;
@@ -157,20 +157,20 @@ export class Actions {
 
 function options(kind) {
   const lines = kind.options.map((option) => {
-    const by = option.required ? "must be given" : option.default === null ? "" : `default: ${option.default}`;
+    const by = option.required ? "required" : option.default === null ? "" : `default: ${option.default}`;
     return make("li", {}, make("code", {}, option.name), ` ${option.meaning}${by ? ` (${by})` : ""}`);
   });
-  const at = kind.action ? [make("li", {}, make("code", {}, "at"), " when it is done; now, unless said")] : [];
-  return make("ul", {}, ...lines, ...at, make("li", {}, make("code", {}, "times, after, probability, seed, resource, plugin"), " are for most faults"));
+  const at = kind.action ? [make("li", {}, make("code", {}, "at"), " injection point at which it happens (default: now)")] : [];
+  return make("ul", {}, ...lines, ...at, make("li", {}, make("code", {}, "times, after, probability, seed, resource, plugin"), " apply to most faults"));
 }
 
-/** What became of a pod; of one that was admitted nothing has to be told. */
-function told(admission) {
+/** Return the text about a rejected pod; empty for an admitted one. */
+function rejection(admission) {
   if (admission.admitted) return "";
   return whole(`${admission.reason}: ${admission.message}`) + "\n\n" + admission.explanation_text.split("\n").map(whole).join("\n");
 }
 
-/** A manifest that asks for one device of the first resource. */
+/** Return a manifest that requests one device of the first resource. */
 function manifest(model) {
   const resource = model.groups("devices").find((name) => /^[\w.-]+\/[\w.-]+$/.test(name)) ?? "vendor.com/gpu";
   const names = new Set([...model.table("pods").values()].map((pod) => pod.name));

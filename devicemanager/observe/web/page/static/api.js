@@ -1,8 +1,8 @@
-// What changes something: operations of the control API, with the token.
+// Requests to the control API, with the token.
 
 const KEY = "devicemanager-token";
 
-/** The token of this tab. It comes in the fragment of the address, which no server is sent. */
+/** The token of this tab. It arrives in the URL's fragment, which browsers send to no server. */
 export function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
@@ -20,7 +20,7 @@ export function setToken(text) {
   sessionStorage.setItem(KEY, text.trim());
 }
 
-/** An answer that says why not. */
+/** An error response. */
 class Rejected extends Error {
   constructor(status, detail) {
     super(detail);
@@ -28,7 +28,7 @@ class Rejected extends Error {
   }
 }
 
-/** Ask; the answer's JSON, or null if it has none. Raises Rejected. */
+/** Send a request. Returns the JSON of the response, or null if it is empty. Throws Rejected. */
 export async function ask(method, path, body, kind = "application/json") {
   const headers = {};
   if (token()) headers.Authorization = `Bearer ${token()}`;
@@ -37,22 +37,22 @@ export async function ask(method, path, body, kind = "application/json") {
   try {
     answer = await fetch(path, { method, headers, body, cache: "no-store" });
   } catch {
-    throw new Rejected(0, "the kubelet's server does not answer");
+    throw new Rejected(0, "no response from the kubelet's HTTP server");
   }
   const text = await answer.text();
   if (answer.ok) return text ? JSON.parse(text) : null;
   throw new Rejected(answer.status, detailOf(text) || `${answer.status} ${answer.statusText}`);
 }
 
-/** The same with a body that is made JSON of. */
+/** Send a POST request with a JSON body. */
 export function post(path, value) {
   return ask("POST", path, value === undefined ? undefined : JSON.stringify(value));
 }
 
-/** A name as a part of a path. */
+/** Quote a name for a path. */
 export const quoted = (name) => encodeURIComponent(name);
 
-/** The line that says what is wrong: of a problem, or the text itself. */
+/** Return the error text: the detail of a problem document, or else the body. */
 function detailOf(text) {
   try {
     return JSON.parse(text).detail;

@@ -1,4 +1,4 @@
-// NUMA nodes as areas with the blocks of their resources.
+// NUMA nodes as areas that contain the blocks of their resources.
 
 import { Block } from "./block.js";
 import { counted, make } from "./text.js";
@@ -6,7 +6,7 @@ import { counted, make } from "./text.js";
 const LONGEST_NUMBERED = 200;
 const PADDING = 24;
 
-/** So that gpu-2 comes before gpu-10. */
+/** Sort key that puts gpu-2 before gpu-10. */
 function sortKey(id) {
   return id.length > LONGEST_NUMBERED ? id : id.replace(/\d+/g, (digits) => digits.padStart(12, "0"));
 }
@@ -34,12 +34,12 @@ export class Areas {
     return [...this.#blocks.values()].flatMap((byArea) => [...byArea.values()]);
   }
 
-  /** Scroll until a device is in sight. */
+  /** Scroll until a device is visible. */
   reveal(resource, id) {
     this.blocks.find((block) => block.resource === resource && block.has(id))?.reveal(id);
   }
 
-  /** Take in what has changed; `touched` is of the model's devices, null for everything. */
+  /** Show changes; `touched` has those of the table `devices`, null means everything. */
   update(touched) {
     const { model } = this.#shared;
     const resources = new Set(model.groups("devices"));
@@ -53,7 +53,7 @@ export class Areas {
     this.#layOut();
   }
 
-  /** Draw all blocks anew: colours or marks are other ones. */
+  /** Draw all blocks again because colours or marks changed. */
   draw() {
     for (const block of this.blocks) block.draw();
   }
@@ -64,7 +64,7 @@ export class Areas {
     const found = new Map();
     for (const id of ids) {
       const area = areaOf(table.get(id));
-      if (!byArea.get(area)?.has(id)) return this.#rebuild(resource); // it is on another node now
+      if (!byArea.get(area)?.has(id)) return this.#rebuild(resource); // moved to another node
       if (!found.has(area)) found.set(area, []);
       found.get(area).push(id);
     }
@@ -121,7 +121,7 @@ export class Areas {
     this.#blocks.delete(resource);
   }
 
-  /** NUMA nodes of the machine stay although no device is on them. */
+  /** Remove empty areas, except those of the machine's NUMA nodes. */
   #tidy() {
     const nodes = this.#shared.model.row("node", "node")?.numa_nodes ?? [];
     const wanted = this.#blocks.size ? new Set(nodes.map(String)) : new Set();
@@ -142,7 +142,7 @@ export class Areas {
 
   // -- sizes ---------------------------------------------------------------------------------
 
-  /** Once all areas are there, since each one more makes the others narrower. */
+  /** Lay out all blocks, after all areas exist: each area makes the others narrower. */
   #layOut() {
     const widths = new Map();
     for (const [area, element] of this.#areas) widths.set(area, element.querySelector(".blocks").clientWidth - PADDING);

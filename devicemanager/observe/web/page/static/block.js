@@ -1,14 +1,16 @@
-// The devices of one resource on one NUMA node: a canvas, and one cell of real HTML that the
-// keyboard moves and a screen reader reads. Ten thousand cells cost one drawing.
+// The devices of one resource on one NUMA node.
+//
+// Ten thousand elements would be slow, so all cells are drawn on one canvas. One real element
+// lies over the current cell: the keyboard moves it, and a screen reader reads its label.
 
 import { STATES, holdersOf, podTitle, stateOf } from "./model.js";
 import { kindOf } from "./shapes.js";
 import { count, make, short, whole } from "./text.js";
 
-/** Pixels at the top that the legend and the name of the NUMA node cover. */
+/** Pixels at the top that are covered by the legend and the name of the NUMA node. */
 const HEAD = 84;
 
-/** Up to so many devices have cells of so many pixels. */
+/** [maximum number of devices, size of a cell in pixels] */
 const SIZES = [
   [12, 40],
   [48, 30],
@@ -37,7 +39,7 @@ export class Block {
     this.resource = resource;
     this.area = area;
     this.ids = [];
-    /** Whether it has to be laid out, since other devices are in it. */
+    /** True if it must be laid out because its devices changed. */
     this.isNew = true;
     this.width = 0;
     this.#shared = shared;
@@ -52,7 +54,7 @@ export class Block {
     this.#listen();
   }
 
-  /** Which devices there are, in which order. */
+  /** Set the devices and their order. */
   setIds(ids) {
     const current = this.ids[this.#current];
     this.ids = ids;
@@ -62,7 +64,7 @@ export class Block {
     this.#size = SIZES.find(([most]) => ids.length <= most)[1];
   }
 
-  /** Fit into so many pixels; draws everything. */
+  /** Fit into a width in pixels and draw everything. */
   layOut(width) {
     this.isNew = false;
     this.width = width;
@@ -79,7 +81,7 @@ export class Block {
     this.#place();
   }
 
-  /** Draw all cells, or those of these ids. */
+  /** Draw all cells, or only those of the given IDs. */
   draw(ids = null) {
     const pen = this.#canvas.getContext("2d");
     const pixels = this.#size * (devicePixelRatio || 1);
@@ -112,7 +114,7 @@ export class Block {
     if (dim) pen.globalAlpha = 1;
   }
 
-  /** What is chosen stands in a frame, as thick as small cells need it. */
+  /** Draw the frame of a selected device, thick enough for small cells. */
   #frame(pen, x, y, pixels) {
     const wide = Math.max(2, pixels * 0.09);
     pen.lineWidth = wide;
@@ -138,7 +140,7 @@ export class Block {
     this.grid.setAttribute("aria-label", `${whole(this.resource)}, ${where}: ${text}`);
   }
 
-  // -- where the pointer and the keyboard are ------------------------------------------------
+  // -- pointer and keyboard ------------------------------------------------------------------
 
   #listen() {
     const at = (event) => {
@@ -192,8 +194,8 @@ export class Block {
     event.preventDefault();
   }
 
-  /** Give the focus to the other element, which is the next cell now: a screen reader reads
-   *  what gets the focus, and not what changes under it. */
+  /** Make a cell the current one. The focus moves between two elements, because a screen reader
+   *  reads the element that gets the focus, but not a changed label. */
   #move(index) {
     this.#current = index;
     this.#cells[this.#at].hidden = true;
@@ -241,13 +243,13 @@ export class Block {
   }
 }
 
-/** "gpu-3, held by default/train, container main". */
+/** Describe a device: "gpu-3, allocated to default/train, container main". */
 export function saidDevice(model, id, row) {
   const by = holdersOf(row).map(([uid, container]) => {
     const pod = short(podTitle(model, uid), 80);
     return container ? `${pod}, container ${short(container)}` : pod;
   });
   const words = STATES[stateOf(row)];
-  const join = stateOf(row) === "held" ? " by " : stateOf(row) === "allocating" ? " to " : ", held by ";
+  const join = ["allocated", "allocating"].includes(stateOf(row)) ? " to " : ", allocated to ";
   return `${short(id, 80)}, ${words}${by.length ? join + by.join(" and ") : ""}`;
 }

@@ -1,4 +1,4 @@
-// Everything about what was chosen: a device, a pod, a plugin or an event.
+// The details of the selected device, pod, plugin or event.
 
 import { STATES, containersOf, healthOf, holdersOf, nodesOf, podTitle, stateOf, wantedDevices } from "./model.js";
 import { callWords, streamWords } from "./lists.js";
@@ -17,11 +17,11 @@ export class Detail {
   #selection = null;
   #shown = [];
   #settings = null;
-  /** Of what is shown, should it be gone by the next look. */
+  /** Name of the selected object, for when it has been removed. */
   #name = "";
   #from = null;
 
-  /** `does` has breakDevice, deletePod, settings(uid), rights() and changed(selection). */
+  /** `does` has setHealth, deletePod, settings(uid), permissions() and changed(selection). */
   constructor(model, does) {
     this.#model = model;
     this.#does = does;
@@ -39,7 +39,7 @@ export class Detail {
     return this.#selection;
   }
 
-  /** `byKey`: the focus follows, and comes back when the panel is closed. */
+  /** With `byKey` the focus moves to the panel, and back when the panel is closed. */
   open(selection, byKey = false) {
     this.#selection = selection;
     this.#settings = null;
@@ -61,7 +61,7 @@ export class Detail {
     this.#does.changed(null);
   }
 
-  /** Show what is so now, if that is something else. */
+  /** Show the current state if it has changed. */
   update() {
     if (this.#selection === null) return;
     const sources = this.#sources();
@@ -77,7 +77,7 @@ export class Detail {
 
   #sources() {
     const { kind } = this.#selection;
-    const site = this.#does.rights();
+    const site = this.#does.permissions();
     if (kind === "device") {
       const row = this.#model.row("devices", this.#selection.id, this.#selection.resource);
       return [row, site, ...(row ? holdersOf(row) : []).map(([uid]) => podTitle(this.#model, uid))];
@@ -93,7 +93,7 @@ export class Detail {
     const row = this.#model.row("devices", id, resource);
     const title = make("span", {}, "Device ", said(id, 28));
     if (row === undefined) {
-      const facts = [["id", saidWhole(id)], ["resource", saidWhole(resource)], ["state", "not on the node any more"]];
+      const facts = [["id", saidWhole(id)], ["resource", saidWhole(resource)], ["state", "no longer on the node"]];
       return { title, facts, actions: [] };
     }
     const nodes = nodesOf(row);
@@ -103,19 +103,19 @@ export class Detail {
       ["state", make("span", { class: "state", "data-state": stateOf(row) }, STATES[stateOf(row)])],
       ["id", saidWhole(id)],
       ["resource", saidWhole(resource)],
-      ["health", short(healthOf(row), 80) || "its plugin does not list it"],
-      ["NUMA nodes", nodes === null ? "none told" : nodes.slice(0, 64).join(", ") || "none"],
-      ["holder", holders.length ? make("ul", {}, ...holders) : "nobody"],
+      ["health", short(healthOf(row), 80) || "not listed by its plugin"],
+      ["NUMA nodes", nodes === null ? "not advertised" : nodes.slice(0, 64).join(", ") || "none"],
+      ["allocated to", holders.length ? make("ul", {}, ...holders) : "no pod"],
     ];
     return { title, facts, actions: this.#healthButtons(resource, id, row) };
   }
 
   #healthButtons(resource, id, row) {
     const isBroken = stateOf(row) === "unhealthy";
-    const { simulated, why } = this.#does.rights();
+    const { simulated, why } = this.#does.permissions();
     if (!simulated.has(resource)) return [];
-    const button = make("button", { type: "button", disabled: why !== "" }, isBroken ? "Mend this device" : "Break this device");
-    button.addEventListener("click", () => this.#does.breakDevice(resource, id, isBroken ? "Healthy" : "Unhealthy"));
+    const button = make("button", { type: "button", disabled: why !== "" }, isBroken ? "Recover this device" : "Break this device");
+    button.addEventListener("click", () => this.#does.setHealth(resource, id, isBroken ? "Healthy" : "Unhealthy"));
     return why ? [button, make("span", { class: "note" }, why)] : [button];
   }
 
@@ -131,15 +131,15 @@ export class Detail {
     ];
     if (pod.reason) facts.push(["reason", saidWhole(pod.reason)], ["message", saidWhole(pod.message)]);
     for (const container of containersOf(pod)) facts.push(...this.#container(container));
-    const { why } = this.#does.rights();
+    const { why } = this.#does.permissions();
     const settings = make("button", { type: "button", disabled: why !== "" }, "Show settings");
-    settings.addEventListener("click", () => this.#does.settings(uid).then((found) => this.#took(uid, found)));
+    settings.addEventListener("click", () => this.#does.settings(uid).then((found) => this.#showSettings(uid, found)));
     const remove = make("button", { type: "button", disabled: why !== "", class: "danger" }, "Delete this pod…");
     remove.addEventListener("click", () => this.#does.deletePod(uid, `${pod.namespace}/${pod.name}`));
     return { title, facts, actions: [settings, remove, make("span", { class: "note" }, why)] };
   }
 
-  #took(uid, found) {
+  #showSettings(uid, found) {
     if (found === null || this.#selection?.uid !== uid) return;
     this.#settings = new Map(Object.entries(found));
     this.update();
@@ -153,7 +153,7 @@ export class Detail {
     if (container.message) lines.push(make("div", {}, saidWhole(container.message)));
     for (const [resource, ids] of Object.entries(container.devices)) lines.push(this.#devices(resource, ids));
     for (const [resource, wanted] of wantedDevices(container)) {
-      if (!Object.hasOwn(container.devices, resource)) lines.push(make("div", {}, `wants ${count(wanted)} × `, said(resource, 80)));
+      if (!Object.hasOwn(container.devices, resource)) lines.push(make("div", {}, `requests ${count(wanted)} × `, said(resource, 80)));
     }
     for (const [claim, devices] of Object.entries(container.claim_devices)) {
       lines.push(make("div", {}, "claim ", said(claim), `: ${short(devices.join(", "), 400)}`));
@@ -174,7 +174,7 @@ export class Detail {
   }
 
   #podButton(uid) {
-    if (this.#model.row("pods", uid) === undefined) return said(uid || "nobody", 64);
+    if (this.#model.row("pods", uid) === undefined) return said(uid || "no pod", 64);
     const button = make("button", { type: "button", class: "link" }, said(podTitle(this.#model, uid), 64));
     button.addEventListener("click", () => this.open({ kind: "pod", uid }, true));
     return button;
@@ -199,7 +199,7 @@ export class Detail {
       ["stream", streamWords(plugin)],
       ["options", options.join(", ") || "none"],
     ];
-    if (open.length) facts.push(["not answered yet", make("ul", {}, ...open)]);
+    if (open.length) facts.push(["in progress", make("ul", {}, ...open)]);
     facts.push(["last calls", calls.length ? make("ul", {}, ...calls) : "none"]);
     return { title, facts, actions: [] };
   }

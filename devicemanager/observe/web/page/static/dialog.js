@@ -1,4 +1,4 @@
-// One dialog for everything that is asked before something is done.
+// The dialog for questions before an action.
 
 import { make } from "./text.js";
 
@@ -22,7 +22,7 @@ export class Dialog {
     });
   }
 
-  /** `act()` returns a text that stays in the dialog, or nothing: then it closes. */
+  /** `act()` returns a text to show in the dialog, or nothing to close it. */
   open(title, body, word, act, isDanger = false) {
     this.#title.textContent = title;
     this.#body.replaceChildren(...body);
@@ -39,18 +39,18 @@ export class Dialog {
     this.#do.disabled = true;
     const action = this.#action;
     try {
-      const told = await action();
+      const answer = await action();
       if (action !== this.#action || !this.#dialog.open) return;
-      if (told) this.#tell(told, false);
+      if (answer) this.#show(answer, false);
       else this.#dialog.close();
     } catch (error) {
-      if (action === this.#action) this.#tell(error.message, true);
+      if (action === this.#action) this.#show(error.message, true);
     } finally {
       if (action === this.#action) this.#do.disabled = false;
     }
   }
 
-  #tell(text, isError) {
+  #show(text, isError) {
     this.#answer.textContent = text;
     this.#answer.dataset.error = isError;
     this.#answer.hidden = false;
@@ -59,7 +59,7 @@ export class Dialog {
 
 let fields = 0;
 
-/** A field with its label above it and a note below. */
+/** Create a field with a label above and a note below. */
 export function field(label, input, note = "") {
   const id = `field-${++fields}`;
   input.id = id;

@@ -1,4 +1,4 @@
-// What the cells mean, with how many there are of each.
+// The meaning of the cells, with the number of devices in each state.
 
 import { STATES, stateOf } from "./model.js";
 import { picture } from "./shapes.js";
@@ -30,7 +30,7 @@ export class Legend {
     }
   }
 
-  /** Count anew. */
+  /** Count the devices again. */
   count(model) {
     const found = new Map();
     for (const resource of model.groups("devices")) {

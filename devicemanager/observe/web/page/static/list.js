@@ -1,5 +1,5 @@
-// A list of any length of which only the rows in sight are HTML. One row takes part in the
-// order of Tab; the arrow keys move it.
+// A list of any length; only the visible rows are HTML elements. One row is in the Tab order; the
+// arrow keys change which one.
 
 import { make } from "./text.js";
 
@@ -17,8 +17,8 @@ export class List {
   #current = null;
   #waiting = false;
 
-  /** `fill(row, item)` writes a row; `key(item)` tells rows apart; `open(item)` is for Enter and
-   *  a click. `box` gets the role of a list. */
+  /** `fill(row, item)` writes a row, `key(item)` identifies it, and `open(item)` is called for
+   *  Enter and a click. `box` gets the role of a list. */
   constructor(box, label, { rowHeight, key, fill, open }) {
     this.#box = box;
     this.#rowHeight = rowHeight;
@@ -34,7 +34,7 @@ export class List {
     new ResizeObserver(() => this.#soon()).observe(box);
   }
 
-  /** The items, in order. Rows that are looked at stay where they are. */
+  /** Set the items, in order. A scrolled list keeps its top row. */
   set(items) {
     const before = this.#anchor();
     this.#items = items;
@@ -46,7 +46,7 @@ export class List {
     this.draw();
   }
 
-  /** What stands at the top if the list is scrolled. */
+  /** Return the top row if the list is scrolled. */
   #anchor() {
     const top = this.#box.scrollTop;
     if (top < this.#rowHeight) return null;
@@ -63,7 +63,7 @@ export class List {
     });
   }
 
-  /** Write the rows that are in sight. */
+  /** Write the visible rows. */
   draw() {
     const height = this.#box.clientHeight;
     const first = Math.max(0, Math.floor(this.#box.scrollTop / this.#rowHeight) - SPARE);
@@ -77,8 +77,8 @@ export class List {
     }
     if (!this.#items.some((item) => this.#key(item) === this.#current)) this.#current = null;
     const tabbed = shown.has(this.#current) ? this.#current : shown.keys().next().value;
-    // In the order in which they are seen, since they are read in that order. Rows that stay
-    // are not moved: that would take the focus from them.
+    // In visible order, because screen readers read them in this order. Rows that stay are not
+    // moved: moving an element takes the focus from it.
     let next = this.#sheet.firstChild;
     for (const [key, index] of shown) {
       const row = this.#rows.get(key) ?? this.#add(key);

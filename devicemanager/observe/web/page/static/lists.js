@@ -8,7 +8,7 @@ const PHASES = { Running: "▶", Pending: "◌", Succeeded: "✓", Failed: "✕"
 const STREAMS = { serving: "●", standby: "○", ended: "✕", awaited: "◌" };
 const EVENTS = 500;
 
-/** Pods, the latest first. */
+/** Pods, newest first. */
 export class Pods {
   #list;
   #count;
@@ -33,7 +33,7 @@ export class Pods {
   }
 }
 
-/** Items of a table's rows; those of rows that have not changed stay the same objects. */
+/** Return an item for each row of a table; items of unchanged rows stay the same objects. */
 function renewed(items, table, made) {
   const before = new Map(items.map((item) => [item.key ?? item.uid, item]));
   return [...table].map(([key, row]) => {
@@ -49,8 +49,8 @@ function fillPod(row, { row: pod }) {
       devices.set(resource, (devices.get(resource) ?? 0) + ids.length);
     }
   }
-  const held = [...devices].map(([resource, number]) => `${count(number)} × ${short(resource, 28)}`).join(", ");
-  const what = pod.reason ? short(pod.reason, 40) : held;
+  const allocated = [...devices].map(([resource, number]) => `${count(number)} × ${short(resource, 28)}`).join(", ");
+  const what = pod.reason ? short(pod.reason, 40) : allocated;
   const state = pod.deleting ? "being deleted" : pod.phase;
   row.replaceChildren(
     make("span", { class: "sign", "data-phase": pod.phase, "aria-hidden": "true" }, PHASES[pod.phase] ?? "?"),
@@ -86,7 +86,7 @@ export class Plugins {
 }
 
 export function streamWords(plugin) {
-  const words = { serving: "stream open", standby: "standing by", ended: "stream ended", awaited: "not here yet" };
+  const words = { serving: "stream open", standby: "on standby", ended: "stream ended", awaited: "not registered yet" };
   return `${words[plugin.stream]}, ${counted(plugin.lists, "list")}`;
 }
 
@@ -99,7 +99,7 @@ export function callWords(call) {
 
 function fillPlugin(row, { row: plugin }) {
   const last = plugin.calls.at(-1);
-  const waiting = plugin.in_progress.map((call) => `${call.rpc} not answered yet`).join(", ");
+  const waiting = plugin.in_progress.map((call) => `${call.rpc} in progress`).join(", ");
   const call = waiting || (last ? `last: ${callWords(last)}` : "no call yet");
   row.replaceChildren(
     make("span", { class: "sign", "data-stream": plugin.stream, "aria-hidden": "true" }, STREAMS[plugin.stream]),
@@ -111,7 +111,7 @@ function fillPlugin(row, { row: plugin }) {
   );
 }
 
-/** Faults that are set, each with a button that takes it back. */
+/** Faults that are set, each with a button to clear it. */
 export class Faults {
   #panel;
   #box;
@@ -133,7 +133,7 @@ export class Faults {
   }
 
   #row(id, fault) {
-    const holds = fault.holding ? `, holds up ${count(fault.holding)}` : "";
+    const holds = fault.holding ? `, delays ${count(fault.holding)}` : "";
     const fired = fault.spent ? "spent" : `fired ${counted(fault.fired, "time")} of ${count(fault.seen)}`;
     const button = make("button", { type: "button", "aria-label": `Clear the fault ${short(fault.spec, 60)}` }, "Clear");
     button.addEventListener("click", () => this.#clear(id));
@@ -144,7 +144,7 @@ export class Faults {
   }
 }
 
-/** Events, the latest first. */
+/** Events, newest first. */
 export class Events {
   #list;
   #count;

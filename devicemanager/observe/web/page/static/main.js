@@ -1,5 +1,5 @@
-// Puts the parts together: what the stream tells goes into the model, and from there to all
-// that shows it, once a frame.
+// The entry point: messages of the stream change the model, and once per frame everything that
+// shows a changed part of the model is updated.
 
 import { Actions } from "./actions.js";
 import { takeToken } from "./api.js";
@@ -33,7 +33,7 @@ const actions = new Actions(model, dialog, notice, () => (actions.update(), deta
 let sought = "";
 let ringed = null;
 
-/** Whether a device is faint, since it is not sought, or has a ring, since it is chosen. */
+/** Return whether a device is dimmed because the search excludes it, and ringed because it is selected. */
 function marked(resource, id, row) {
   const ring = ringed !== null && ringed(resource, id, row);
   if (!sought) return { dim: false, ring };
@@ -52,10 +52,10 @@ const areas = new Areas(element("areas"), {
 });
 
 const detail = new Detail(model, {
-  breakDevice: (...given) => actions.breakDevice(...given),
+  setHealth: (...given) => actions.setHealth(...given),
   deletePod: (...given) => actions.deletePod(...given),
   settings: (uid) => actions.settings(uid),
-  rights: () => actions.rights(),
+  permissions: () => actions.permissions(),
   changed: (selection) => {
     ringed = ringOf(selection);
     areas.draw();
@@ -69,7 +69,7 @@ function ringOf(selection) {
   return null;
 }
 
-/** Scroll to the device that was chosen, or to the first one of the pod. */
+/** Scroll to the selected device, or to the first device of the selected pod. */
 function reveal(selection) {
   if (selection?.kind === "device") areas.reveal(selection.resource, selection.id);
   if (selection?.kind !== "pod") return;
@@ -109,9 +109,9 @@ element("find").addEventListener("input", () => {
   element("found").textContent = sought ? counted(found, "device") : "";
 });
 
-// -- what the stream tells -------------------------------------------------------------------
+// -- the stream ------------------------------------------------------------------------------
 
-/** What has come since the last frame: what it touched (null: everything), events, since when. */
+/** What was received since the last frame: touched rows (null: all), events, time of the first. */
 let pending = null;
 
 function take(message, isWhole) {
@@ -144,7 +144,7 @@ function join(into, more) {
 }
 
 function show() {
-  const { touched, events: told, isWhole, began } = pending;
+  const { touched, events: received, isWhole, began } = pending;
   pending = null;
   const has = (name) => touched === null || touched.has(name);
   if (has("node") || has("site")) showNode();
@@ -157,17 +157,17 @@ function show() {
   if (has("plugins")) plugins.update(model);
   if (has("faults")) faults.update(model);
   if (isWhole) events.clear();
-  if (told.length || isWhole) {
-    events.add(told);
+  if (received.length || isWhole) {
+    events.add(received);
     timeline.draw();
-    if (!isWhole) news.events(told);
+    if (!isWhole) news.events(received);
   }
   actions.update();
   detail.update();
   measure(isWhole ? "whole" : "update", began);
 }
 
-/** Times that the browser's tools show, and that tests read. */
+/** Record a duration for the browser's developer tools and for tests. */
 function measure(name, start) {
   performance.measure(`page:${name}`, { start, end: performance.now() });
   if (performance.getEntriesByType("measure").length > MOST_MEASURES) performance.clearMeasures();
@@ -184,13 +184,13 @@ function showNode() {
   document.body.dataset.serving = node.serving;
 }
 
-const WORDS = { live: "live", lost: "connection lost, trying again…", paused: "paused" };
+const WORDS = { live: "live", lost: "connection lost, reconnecting…", paused: "paused" };
 let state = "connecting";
 
 function showState(word) {
   if (word === state) return;
-  if (word === "lost") news.tell("The connection to the kubelet is lost.");
-  else if (state === "lost") news.tell("The connection is back.");
+  if (word === "lost") news.announce("The connection to the kubelet is lost.");
+  else if (state === "lost") news.announce("The connection is restored.");
   state = word;
   element("connection").dataset.state = word;
   element("connection").textContent = WORDS[word];

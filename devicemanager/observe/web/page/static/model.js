@@ -1,23 +1,23 @@
-// The node as the server told it: tables of rows, and what a message changed in them.
+// The node as received from the server: tables of rows, and what a message changed in them.
 //
-// Maps, not objects: a device may have the id "__proto__".
+// Maps, not objects: a device can have the ID "__proto__".
 
-/** What one message changed in one table. */
+/** Changes of one message in one table. */
 class Touched {
   rows = [];
-  /** Whether rows came or went, so that their places may be different. */
+  /** True if rows were added or removed, so that positions can differ. */
   moved = false;
 }
 
 export class Model {
   #tables = new Map();
 
-  /** The rows of a table by key; empty for one that is not there. */
+  /** Return the rows of a table by key; empty for an unknown table. */
   table(name, group = "") {
     return this.#tables.get(name)?.get(group) ?? new Map();
   }
 
-  /** The groups of a table, such as resources of `devices`, sorted. */
+  /** Return the groups of a table, such as the resources of `devices`, sorted. */
   groups(name) {
     return [...(this.#tables.get(name)?.keys() ?? [])].sort();
   }
@@ -26,12 +26,12 @@ export class Model {
     return this.table(name, group).get(key);
   }
 
-  /** Forget everything: a whole document follows. */
+  /** Remove everything because a whole document follows. */
   clear() {
     this.#tables.clear();
   }
 
-  /** Take changes in. Returns name → group → Touched. */
+  /** Apply changes. Returns name → group → Touched. */
   apply(changes) {
     const touched = new Map();
     for (const [name, group, rows, gone, dropped] of changes) {
@@ -60,12 +60,12 @@ function entry(map, key, made) {
   return value;
 }
 
-// -- rows of devices: [state, area, [[pod's UID, container], …]], and where that says more: health,
-// -- NUMA nodes. The area is the NUMA node with which a device is shown, or null. -----------------
+// -- rows of devices: [state, area, [[pod's UID, container], …]], and if they say more: health,
+// -- NUMA nodes. The area is the NUMA node under which a device is shown, or null. ----------------
 
 export const STATES = {
   free: "free",
-  held: "held",
+  allocated: "allocated",
   unhealthy: "unhealthy",
   gone: "gone",
   allocating: "being allocated",
@@ -76,7 +76,7 @@ export const holdersOf = (row) => row[2];
 export const healthOf = (row) => row[3] ?? { unhealthy: "Unhealthy", gone: "" }[row[0]] ?? "Healthy";
 export const nodesOf = (row) => (row.length > 3 ? row[4] : row[1] === null ? null : [row[1]]);
 
-/** "default/train", or the UID of a pod that nobody knows. */
+/** Return "default/train", or the UID of an unknown pod. */
 export function podTitle(model, uid) {
   const pod = model.row("pods", uid);
   return pod === undefined ? uid : `${pod.namespace}/${pod.name}`;
@@ -84,8 +84,8 @@ export function podTitle(model, uid) {
 
 // -- rows of pods: the fields of PodInfo (devicemanager/kubelet/pods/pod_info.py) -----------------
 
-/** All containers of a pod, in the order of their start; none for a pod that is not known. */
+/** Return all containers of a pod in the order of their start; none for an unknown pod. */
 export const containersOf = (pod) => (pod === undefined ? [] : [...pod.init_containers, ...pod.containers]);
 
-/** [resource, number of devices] of a container's limits. Only extended resources have a domain. */
+/** Return [resource, number of devices] of a container. Only extended resources have a domain. */
 export const wantedDevices = (container) => Object.entries(container.limits).filter(([name]) => name.includes("/"));

@@ -1,4 +1,4 @@
-// What a screen reader is told without being asked: some lines at a time, not every event.
+// The live region that screen readers read aloud: a few lines at a time, not every event.
 
 import { counted, make, short } from "./text.js";
 
@@ -14,12 +14,12 @@ export class News {
     this.#log = log;
   }
 
-  /** Warnings are told by themselves. */
+  /** Announce the warnings among some events. */
   events(events) {
-    for (const event of events) if (event.warning) this.tell(`${event.kind}: ${event.message}`);
+    for (const event of events) if (event.warning) this.announce(`${event.kind}: ${event.message}`);
   }
 
-  tell(text) {
+  announce(text) {
     this.#waiting.push(short(text, 200));
     this.#timer ??= setTimeout(() => this.#speak(), PAUSE);
   }
@@ -33,7 +33,7 @@ export class News {
   }
 }
 
-/** One line that everybody sees, until the next or for some seconds. */
+/** One visible line, until the next one or for some seconds. */
 export class Notice {
   #element;
   #timer = null;

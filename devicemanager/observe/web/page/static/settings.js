@@ -1,4 +1,4 @@
-// What a container gets from its devices, a line each.
+// The settings that a container gets from its devices, one per line.
 
 import { make, saidWhole, short } from "./text.js";
 
@@ -19,7 +19,7 @@ function lines(settings) {
   return found;
 }
 
-/** Elements for the settings of one container, or for why there are none. */
+/** Create the elements for the settings of one container, or for the error. */
 export function settingsFacts({ settings, error }) {
   if (settings === null) return [make("div", { class: "warn" }, short(error, 400))];
   const found = lines(settings);

@@ -1,17 +1,17 @@
-// How a cell looks: each state has a colour and a shape of its own, so that neither colour nor
-// form alone has to be told apart. A frame around the shape of a device that is unhealthy or
-// gone says that somebody holds it all the same.
+// Appearance of a cell: each state has its own colour and its own shape, so that readers who
+// cannot distinguish colours use the shape. A frame around the shape of an unhealthy or gone
+// device means that it is still allocated.
 
 import { STATES, holdersOf, stateOf } from "./model.js";
 import { make } from "./text.js";
 
-export const KINDS = [...Object.keys(STATES), "unhealthy-held", "gone-held"];
+export const KINDS = [...Object.keys(STATES), "unhealthy-allocated", "gone-allocated"];
 
-/** Under which shape a device is drawn. */
+/** Return the name of a device's shape. */
 export function kindOf(row) {
   const state = stateOf(row);
-  const isHeld = holdersOf(row).length > 0 && (state === "unhealthy" || state === "gone");
-  return isHeld ? `${state}-held` : state;
+  const isAllocated = holdersOf(row).length > 0 && (state === "unhealthy" || state === "gone");
+  return isAllocated ? `${state}-allocated` : state;
 }
 
 const DRAW = {
@@ -19,7 +19,7 @@ const DRAW = {
     circle(pen, size, 0.3);
     pen.stroke();
   },
-  held(pen, size) {
+  allocated(pen, size) {
     square(pen, size, 0.14);
     pen.fill();
   },
@@ -40,11 +40,11 @@ const DRAW = {
     pen.lineTo(size * 0.76, size * 0.5);
     pen.stroke();
   },
-  "unhealthy-held"(pen, size) {
+  "unhealthy-allocated"(pen, size) {
     cross(pen, size, 0.32);
     frame(pen, size);
   },
-  "gone-held"(pen, size) {
+  "gone-allocated"(pen, size) {
     DRAW.gone(pen, size);
     frame(pen, size);
   },
@@ -76,7 +76,7 @@ function frame(pen, size) {
   pen.stroke();
 }
 
-/** A picture of one cell in pixels of the screen. */
+/** Return a canvas with one cell, in device pixels. */
 export function picture(kind, pixels, colour) {
   const canvas = make("canvas", { width: pixels, height: pixels });
   const pen = canvas.getContext("2d");
@@ -87,17 +87,17 @@ export function picture(kind, pixels, colour) {
   return canvas;
 }
 
-/** The colours of this theme, as the style sheet has them: the legend's entries show them. */
+/** Read the colours of the theme from the legend: the style sheet is their only source. */
 function colours(legend) {
   const found = {};
   for (const kind of KINDS) {
-    const entry = legend.querySelector(`[data-state="${kind.replace("-held", "")}"]`);
+    const entry = legend.querySelector(`[data-state="${kind.replace("-allocated", "")}"]`);
     found[kind] = getComputedStyle(entry).color;
   }
   return found;
 }
 
-/** Pictures of all kinds in the sizes that are asked for, for one theme. */
+/** Cache of cells in all shapes and sizes for the current theme. */
 export class Pictures {
   #legend;
   #made = new Map();
@@ -107,7 +107,7 @@ export class Pictures {
     this.#legend = legend;
   }
 
-  /** The theme is another one. */
+  /** Empty the cache because the theme changed. */
   forget() {
     this.#made.clear();
     this.#colours = null;

@@ -1,7 +1,7 @@
-// Server-sent events: a whole document first, then what changes.
+// Server-sent events: the whole document first, then changes.
 //
-// The stream is closed while nobody sees the page: a browser has few connections to one host,
-// and hidden pages shall not take them all, nor have anybody work for them.
+// The stream is closed while the page is hidden. A browser has about six connections to one host,
+// and hidden pages must not use them all up or cost the server anything.
 
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 8000;
@@ -13,7 +13,7 @@ export class Stream {
   #seen = "";
   #handlers;
 
-  /** `handlers`: whole(message), delta(message), state(word). */
+  /** `handlers` has whole(message), delta(message) and state(word). */
   constructor(handlers) {
     this.#handlers = handlers;
     document.addEventListener("visibilitychange", () => this.#visible());
@@ -28,7 +28,7 @@ export class Stream {
     this.#source = source;
     source.addEventListener("whole", (event) => this.#take(event, this.#handlers.whole));
     source.addEventListener("delta", (event) => this.#take(event, this.#handlers.delta));
-    // A browser gives up after some errors; we never do.
+    // An EventSource gives up after some errors; this page retries without end.
     source.addEventListener("error", () => this.#again());
   }
 
@@ -39,7 +39,7 @@ export class Stream {
     try {
       handler(JSON.parse(event.data));
     } catch (error) {
-      this.#seen = ""; // begin anew: what we have is half a picture
+      this.#seen = ""; // half of the message was applied: request the whole document
       console.error(error);
       this.#again();
     }

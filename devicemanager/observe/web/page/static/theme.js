@@ -1,15 +1,15 @@
-// Light, dark, or as the system has it.
+// The theme: light, dark, or that of the system.
 
 const KEY = "devicemanager-theme";
 
-/** Have `select` choose; `changed` is called whenever colours are other ones. */
+/** Let `select` choose the theme; call `changed` whenever the colours change. */
 export function themes(select, changed) {
   const set = (theme) => {
     document.documentElement.dataset.theme = theme;
     changed();
   };
-  const kept = read();
-  select.value = [...select.options].some((option) => option.value === kept) ? kept : "auto";
+  const stored = read();
+  select.value = [...select.options].some((option) => option.value === stored) ? stored : "auto";
   set(select.value);
   select.addEventListener("change", () => {
     write(select.value);
@@ -19,7 +19,7 @@ export function themes(select, changed) {
   matchMedia("(forced-colors: active)").addEventListener("change", changed);
 }
 
-// A browser may reject to keep anything.
+// A browser may refuse to store anything.
 function read() {
   try {
     return localStorage.getItem(KEY);
@@ -32,6 +32,6 @@ function write(theme) {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // The switch works all the same, until the page is loaded again.
+    // The choice still works until the page is reloaded.
   }
 }

@@ -1,4 +1,4 @@
-// The last minutes of events as ticks; warnings are tall and have their own colour.
+// The events of the last two minutes as ticks; warnings are taller and have another colour.
 
 const SECONDS = 120;
 
@@ -6,7 +6,7 @@ export class Timeline {
   #canvas;
   #events;
 
-  /** `events()` are all that are known; times are those of the kubelet's clock. */
+  /** `events()` returns all received events, with times of the kubelet's clock. */
   constructor(canvas, events) {
     this.#canvas = canvas;
     this.#events = events;
@@ -23,7 +23,7 @@ export class Timeline {
     pen.scale(scale, scale);
     const style = getComputedStyle(this.#canvas);
     const events = this.#events();
-    // A kubelet's clock may be a manual one, far from ours: then the latest event is now.
+    // With a manual clock the kubelet's time is far from ours: then the latest event is "now".
     const last = events.at(-1)?.time ?? 0;
     const here = Date.now() / 1000;
     const now = Math.abs(here - last) < 86400 ? Math.max(here, last) : last;

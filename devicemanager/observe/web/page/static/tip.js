@@ -1,4 +1,4 @@
-// A line beside the pointer that says which device is under it.
+// A line next to the pointer that describes the device under it.
 
 import { saidDevice } from "./block.js";
 

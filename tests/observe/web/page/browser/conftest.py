@@ -1,7 +1,7 @@
 """A node, its page, and a real Chromium that shows it.
 
-``make browser`` installs the driver and runs these. Where driver or browser are missing they
-are skipped, and say so. Everything waits for what it expects, with the driver's deadline.
+``make browser`` installs the driver and runs these tests. Without driver or browser they are
+skipped. Every expectation waits, up to the driver's time limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTIONS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # A name that its owner lets point to this machine.
+    # A foreign name that resolves to this machine, for tests of DNS rebinding.
     "--host-resolver-rules=MAP rebound.example 127.0.0.1",
 ]
 HERE = Path(__file__).parent
@@ -35,9 +35,9 @@ PICTURES = ROOT / ".cache" / "browser-pictures"
 
 
 def missing():
-    """Why these tests cannot run; empty if they can."""
+    """Return why these tests cannot run; empty if they can."""
     if importlib.util.find_spec("playwright") is None:
-        return "the browser's driver is not installed: `make browser` does that"
+        return "the browser's driver is not installed: run `make browser`"
     if chromium() is None:
         return MISSING
     return ""
@@ -62,7 +62,7 @@ class Node:
 
     @property
     def address(self):
-        """With the token, as `run` prints it."""
+        """URL with the token, as `run` prints it."""
         return f"{self.server.url}/#token={self.token}"
 
     def simulate(self, resource=GPU, count=2, numa=(), breakable=True, **more):
@@ -107,7 +107,8 @@ def node(make_mock_kubelet):
 
 @pytest.fixture(scope="module")
 def browser():
-    """For one module: while the driver runs, this thread has a running loop."""
+    """A Chromium for one module."""
+    # Not for the session: while the driver runs, this thread has a running event loop.
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -118,7 +119,7 @@ def browser():
 
 @attrs.define
 class Tab:
-    """A tab, and everything that it complained of."""
+    """A tab and its errors."""
 
     page: object
     complaints: list = attrs.field(factory=list)
@@ -131,8 +132,8 @@ class Tab:
 
 @pytest.fixture
 def new_tab(browser):
-    """Makes tabs, each of a browser that knows nothing of the others. A tab that ran a script
-    of others, broke a rule of the policy or wrote an error fails the test."""
+    """Return a function that opens tabs in separate profiles. A tab that shows a dialog, violates
+    the policy or logs an error fails the test."""
     contexts, tabs = [], []
 
     def new_tab(**options):
@@ -152,7 +153,7 @@ def new_tab(browser):
         return tab
 
     def complain(tab, message):
-        # That a request failed is what some tests are about; they look at what came of it.
+        # Failed requests are expected in some tests, which check the result themselves.
         if message.type == "error" and "Failed to load resource" not in message.text:
             tab.complaints.append(message.text)
 
@@ -178,7 +179,7 @@ def expect():
 
 @pytest.fixture
 def picture(request):
-    """Keeps a screenshot as an artefact of the run, outside of git; returns its path."""
+    """Return a function that stores a screenshot in ``.cache`` and returns its path."""
 
     def picture(page, name):
         PICTURES.mkdir(parents=True, exist_ok=True)

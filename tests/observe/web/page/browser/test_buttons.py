@@ -1,4 +1,4 @@
-"""What the page's buttons do, and what they need for it."""
+"""The buttons of the page and their permissions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import pytest
 
 from devicemanager import EventKind
+from devicemanager.observe.web import HttpServer
 
 from .conftest import GPU
 
@@ -21,7 +22,7 @@ def dialog(page):
     return page.get_by_role("dialog")
 
 
-def test_the_token_leaves_the_address_and_stays_in_the_tab(node, page, expect):
+def test_token_is_removed_from_url_and_stored_in_tab(node, page, expect):
     assert node.token not in page.url
     assert node.token not in page.content()
     page.reload()
@@ -29,7 +30,7 @@ def test_the_token_leaves_the_address_and_stays_in_the_tab(node, page, expect):
     assert page.evaluate("document.cookie") == ""
 
 
-def test_a_pod_is_admitted(node, page, dialog, expect):
+def test_admit_dialog_admits_pod(node, page, dialog, expect):
     node.simulate(count=1)
     expect(page.locator("#legend")).to_contain_text(re.compile(r"free\s*1"))
     page.get_by_role("button", name="Admit a pod…").click()
@@ -40,7 +41,7 @@ def test_a_pod_is_admitted(node, page, dialog, expect):
     assert wait_for(node, EventKind.ADMITTED).pod
 
 
-def test_a_rejection_is_shown_with_its_explanation(node, page, dialog, expect):
+def test_admit_dialog_shows_rejection_with_explanation(node, page, dialog, expect):
     node.simulate(count=1)
     page.get_by_role("button", name="Admit a pod…").click()
     manifest = dialog.get_by_label("Manifest")
@@ -55,7 +56,7 @@ def test_a_rejection_is_shown_with_its_explanation(node, page, dialog, expect):
     expect(dialog).to_be_hidden()
 
 
-def test_a_pod_is_deleted_after_a_question(node, page, dialog, expect):
+def test_delete_button_asks_before_deleting(node, page, dialog, expect):
     node.simulate(count=1)
     node.admit("train").raise_for_rejection()
     page.get_by_role("listbox", name="Pods").get_by_role("option").click()
@@ -66,7 +67,7 @@ def test_a_pod_is_deleted_after_a_question(node, page, dialog, expect):
     assert not node.kubelet.pods()
 
 
-def test_the_settings_of_a_pod_are_shown(node, page, expect):
+def test_details_show_container_settings(node, page, expect):
     node.simulate(count=1, env_prefix="GPU")
     options = node.admit("train").containers["main"].run_options
     page.get_by_role("listbox", name="Pods").get_by_role("option").click()
@@ -75,28 +76,28 @@ def test_the_settings_of_a_pod_are_shown(node, page, expect):
     expect(page.locator("#detail")).to_contain_text(f"{name}={value}")
 
 
-def test_a_device_breaks_and_is_mended(node, page, expect):
+def test_device_breaks_and_recovers(node, page, expect):
     node.simulate(count=1, numa=(0,))
     page.get_by_role("grid").click(position={"x": 12, "y": 12})
     page.get_by_role("button", name="Break this device").click()
     expect(page.locator("#detail")).to_contain_text("Unhealthy")
     node.kubelet.wait_for(lambda: node.kubelet.allocatable() == {GPU: 0})
-    page.get_by_role("button", name="Mend this device").click()
+    page.get_by_role("button", name="Recover this device").click()
     node.kubelet.wait_for(lambda: node.kubelet.allocatable() == {GPU: 1})
     expect(page.get_by_role("button", name="Break this device")).to_be_visible()
 
 
-def test_what_cannot_be_done_is_said(node, page, expect):
-    """As when the device has just gone."""
+def test_failed_action_shows_error(node, page, expect):
+    """As after the device was removed meanwhile."""
     node.simulate(count=1, numa=(0,))
     body = json.dumps({"resource": GPU, "id": "gone", "health": "Unhealthy"})
     page.route("**/page/device-health", lambda route: route.continue_(post_data=body))
     page.get_by_role("grid").click(position={"x": 12, "y": 12})
     page.get_by_role("button", name="Break this device").click()
-    expect(page.locator("#notice")).to_contain_text("there is no device gone")
+    expect(page.locator("#notice")).to_contain_text("unknown device gone")
 
 
-def test_a_device_of_a_plugin_elsewhere_has_no_such_button(node, page, expect):
+def test_device_of_external_plugin_has_no_break_button(node, page, expect):
     node.simulate(count=1, numa=(0,), breakable=False)
     page.get_by_role("grid").click(position={"x": 12, "y": 12})
     expect(page.locator("#detail-title")).to_have_text("Device gpu-mock-0")
@@ -104,11 +105,11 @@ def test_a_device_of_a_plugin_elsewhere_has_no_such_button(node, page, expect):
 
 
 @pytest.mark.parametrize("name", ["Restart", "Reboot"])
-def test_the_kubelet_starts_anew(node, page, dialog, expect, name):
+def test_buttons_restart_and_reboot(node, page, dialog, expect, name):
     node.simulate(count=1)
     started = len(node.kubelet.events.recent(EventKind.STARTED))
     page.get_by_role("button", name=f"{name}…").click()
-    expect(dialog).to_be_visible()  # it asks first
+    expect(dialog).to_be_visible()  # nothing happens before the confirmation
     assert len(node.kubelet.events.recent(EventKind.STARTED)) == started
     dialog.get_by_role("button", name=name).click()
     expect(dialog).to_be_hidden()
@@ -117,7 +118,7 @@ def test_the_kubelet_starts_anew(node, page, dialog, expect, name):
     expect(page.locator("#connection")).to_have_text("live")
 
 
-def test_the_kubelet_stops_and_starts(node, page, dialog, expect):
+def test_button_stops_and_starts_kubelet(node, page, dialog, expect):
     page.get_by_role("button", name="Stop…").click()
     dialog.get_by_role("button", name="Stop").click()
     expect(page.locator("#node-facts")).to_contain_text("stopped")
@@ -126,7 +127,7 @@ def test_the_kubelet_stops_and_starts(node, page, dialog, expect):
     expect(page.locator("#node-facts")).to_contain_text("serving")
 
 
-def test_a_fault_is_set_and_cleared(node, page, dialog, expect):
+def test_fault_dialog_sets_and_list_clears_fault(node, page, dialog, expect):
     page.get_by_role("button", name="Set a fault…").click()
     dialog.get_by_label("Kind", exact=True).select_option("reject-register")
     expect(dialog).to_contain_text("Register is rejected")
@@ -140,37 +141,35 @@ def test_a_fault_is_set_and_cleared(node, page, dialog, expect):
     assert not node.kubelet.faults.list()
 
 
-def test_a_fault_that_cannot_be_is_said_in_the_dialog(page, dialog, expect):
+def test_fault_dialog_shows_error_of_invalid_fault(page, dialog, expect):
     page.get_by_role("button", name="Set a fault…").click()
     dialog.get_by_label("Fault", exact=True).fill("no-such-fault")
     dialog.get_by_role("button", name="Set").click()
     expect(dialog.locator(".answer")).to_contain_text("no-such-fault")
 
 
-def test_without_the_token_nothing_can_be_changed_until_it_is_given(node, new_tab, expect):
+def test_buttons_require_token(node, new_tab, expect):
     page = new_tab().open(node.server.url)
     admit = page.get_by_role("button", name="Admit a pod…")
     expect(admit).to_be_disabled()
-    expect(admit).to_have_attribute("title", "give the token first")
-    page.get_by_role("button", name="Give the token…").click()
+    expect(admit).to_have_attribute("title", "enter the token first")
+    page.get_by_role("button", name="Enter the token…").click()
     page.get_by_label("Token", exact=True).fill("wrong")
-    page.get_by_role("button", name="Take it").click()
+    page.get_by_role("button", name="Use it").click()
     page.get_by_role("button", name="Restart…").click()
     page.get_by_role("dialog").get_by_role("button", name="Restart").click()
     expect(page.get_by_role("dialog")).to_contain_text("control.token")
     page.get_by_role("button", name="Close").click()
-    page.get_by_role("button", name="Give the token…").click()
+    page.get_by_role("button", name="Enter the token…").click()
     page.get_by_label("Token", exact=True).fill(node.token)
     page.keyboard.press("Enter")
     expect(admit).to_be_enabled()
 
 
-def test_without_the_control_api_the_reason_is_said(node, new_tab, expect):
-    from devicemanager.observe.web import HttpServer
-
+def test_buttons_show_reason_without_control_api(node, new_tab, expect):
     with HttpServer(node.kubelet, "127.0.0.1:0") as server:
         page = new_tab().open(server.url)
         admit = page.get_by_role("button", name="Admit a pod…")
         expect(admit).to_be_disabled()
-        expect(admit).to_have_attribute("title", re.compile("control API is off"))
+        expect(admit).to_have_attribute("title", re.compile("control API is disabled"))
         page.goto("about:blank")

@@ -1,4 +1,4 @@
-"""A node without sockets, as ``KubeletView`` looks at it."""
+"""A node without sockets that ``KubeletView`` can read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from devicemanager.observe.view import KubeletView
 from tests.node import Node
 
 
-class Looked:
-    """What ``KubeletView`` asks of a ``MockKubelet``."""
+class ViewedNode:
+    """The part of a ``MockKubelet`` that ``KubeletView`` uses."""
 
     root = "/node"
 
@@ -33,5 +33,5 @@ class Looked:
         return {"app": {"claim": ("pool/a",)}}
 
 
-def look_at(node: Node) -> KubeletView:
-    return KubeletView(Looked(node))
+def view_of(node: Node) -> KubeletView:
+    return KubeletView(ViewedNode(node))

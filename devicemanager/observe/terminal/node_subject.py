@@ -1,4 +1,4 @@
-"""One node on the screen."""
+"""The screen of one node."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["NodeSubject"]
 
 _HELP: Final = """\
 1 devices    a cell for each device, by resource and NUMA node
-2 holders    device by device: its state, its NUMA nodes, who holds it
-3 plugins    their streams, and what they are asked or were asked last
-4 pods       with their containers
-5 events     what happened, the latest at the end
+2 holders    a row for each device: state, NUMA nodes, pod and container
+3 plugins    their ListAndWatch streams, and calls in progress or the last call
+4 pods       pods and their containers
+5 events     latest events, newest last
 """
 _NONE: Final = {
     Pane.DEVICES: " none: no plugin has registered a resource",
@@ -34,9 +34,9 @@ _NONE: Final = {
 
 @attrs.frozen
 class NodeSubject:
-    """See ``Subject``."""
+    """Subject of one node; see ``screen.Subject``."""
 
-    picture: NodeView
+    view: NodeView
     panes: ClassVar[Sequence[Pane]] = NODE_PANES
     columns: ClassVar[Sequence[Sequence[Pane]]] = (
         (Pane.DEVICES, Pane.PLUGINS),
@@ -46,42 +46,42 @@ class NodeSubject:
 
     @property
     def notes(self) -> Sequence[str]:
-        return self.picture.notes
+        return self.view.notes
 
-    def is_told(self, pane: Pane, shown: Shown) -> bool:
+    def is_available(self, pane: Pane, shown: Shown) -> bool:
         if pane is Pane.PLUGINS:
-            return self.picture.plugins is not None
+            return self.view.plugins is not None
         return pane is not Pane.EVENTS or shown.lines is not None
 
     def header(self) -> Text:
-        picture = self.picture
-        parts = [f" {safe(picture.name)}" if picture.name else f" {safe(picture.source)}"]
-        if picture.kubelet_version:
-            parts.append(f"kubelet {safe(picture.kubelet_version)}")
-        if picture.policy:
-            parts.append(f"topology {safe(picture.policy)}/{safe(picture.scope)}")
+        view = self.view
+        parts = [f" {safe(view.name)}" if view.name else f" {safe(view.source)}"]
+        if view.kubelet_version:
+            parts.append(f"kubelet {safe(view.kubelet_version)}")
+        if view.policy:
+            parts.append(f"topology {safe(view.policy)}/{safe(view.scope)}")
         line = Text("  ".join(parts), "bold")
-        if not picture.serving:
+        if not view.serving:
             line.append("  stopped", "bold red")
         return line
 
     def legend(self, glyphs: Glyphs) -> Text:
         legend = Text(" ")
         for state in DeviceState:
-            legend.append(f"{glyphs.states[state]} {state}  ", STYLES[state])
+            legend.append(f"{glyphs.states[state]} {state.label}  ", STYLES[state])
         return legend
 
     def title(self, pane: Pane, glyphs: Glyphs) -> Text:
-        picture = self.picture
+        view = self.view
         if pane in (Pane.DEVICES, Pane.HOLDERS):
-            states = [resource.states for resource in picture.resources]
+            states = [resource.states for resource in view.resources]
             return counted((), glyphs, *states, words=True).append(" ")
-        if pane is Pane.PODS and picture.pods:
-            return Text(f"{len(picture.pods)} ", "blue")
+        if pane is Pane.PODS and view.pods:
+            return Text(f"{len(view.pods)} ", "blue")
         return Text()
 
     def rows(self, pane: Pane, shown: Shown, width: int) -> Rows[Any]:
-        return rows_of(pane, self.picture, shown, width)
+        return rows_of(pane, self.view, shown, width)
 
     def none(self, pane: Pane) -> str:
         return _NONE[pane]

@@ -1,4 +1,4 @@
-"""What the page shows, and that it follows what happens."""
+"""What the page shows, and that it follows changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from devicemanager import EventKind
+from devicemanager.observe.web import HttpServer
 
 from .conftest import GPU
 
@@ -18,7 +19,7 @@ def block(page, resource=GPU, area=0):
 
 
 def labels(page, grid, count):
-    """What a screen reader is told of each cell, by moving through them with the keyboard."""
+    """Return the accessible label of each cell, by moving through them with the keyboard."""
     grid.get_by_role("gridcell").first.focus()
     page.keyboard.press("Control+Home")
     found = []
@@ -30,42 +31,42 @@ def labels(page, grid, count):
 
 @pytest.fixture
 def all_states(node):
-    """Devices in every state there is."""
+    """Devices in every state."""
     plugin = node.simulate(count=8, numa=(0,) * 8)
     ids = node.ids()
     plugin.set_health(ids[7], False)
     node.kubelet.wait_for_resource(GPU, 7)
     node.admit("holds", 2).raise_for_rejection()
-    held = [each.id for each in node.kubelet.inventory() if each.pod]
+    allocated = [each.id for each in node.kubelet.inventory() if each.pod]
     node.kubelet.faults.set("delay-call", rpc="Allocate", seconds=3600)
     thread = threading.Thread(target=node.admit, args=("waits",))
     thread.start()
     node.kubelet.wait_for_event(EventKind.FAULT, after=0)
-    plugin.remove(held[0])
+    plugin.remove(allocated[0])
     node.kubelet.wait_for_event(EventKind.DEVICES_UPDATED, text="removed", after=0)
-    yield {"gone": held[0], "held": held[1], "unhealthy": ids[7]}
+    yield {"gone": allocated[0], "allocated": allocated[1], "unhealthy": ids[7]}
     node.kubelet.faults.clear()
     thread.join()
 
 
-def test_every_state_is_shown_and_said(node, all_states, page, expect):
+def test_page_shows_every_device_state(node, all_states, page, expect):
     expect(page.locator("#legend")).to_contain_text(
-        re.compile(r"free\s*4\s*held\s*1\s*unhealthy\s*1\s*gone\s*1\s*being allocated\s*1")
+        re.compile(r"free\s*4\s*allocated\s*1\s*unhealthy\s*1\s*gone\s*1\s*being allocated\s*1")
     )
     found = labels(page, block(page), 8)
     words = {}
     for label in found:
-        id_, _, said = label.partition(", ")
-        words[id_] = said
-    assert words[all_states["held"]] == "held by default/holds, container main"
+        id_, _, description = label.partition(", ")
+        words[id_] = description
+    assert words[all_states["allocated"]] == "allocated to default/holds, container main"
     assert words[all_states["unhealthy"]] == "unhealthy"
     assert sorted(words.values()).count("free") == 4
-    assert [said for said in words.values() if said.startswith("being allocated to default/waits")]
-    assert words[all_states["gone"]] == "gone, held by default/holds, container main"
+    assert any(each.startswith("being allocated to default/waits") for each in words.values())
+    assert words[all_states["gone"]] == "gone, allocated to default/holds, container main"
 
 
-def test_states_differ_by_shape_and_by_colour_in_both_themes(page):
-    """Drawn in one colour, no two shapes are alike; and no two states have one colour."""
+def test_states_differ_in_shape_and_colour_in_both_themes(page):
+    """No two shapes are alike when drawn in one colour, and no two states have the same colour."""
     found = page.evaluate(
         """async () => {
           const { KINDS, picture } = await import("/page/shapes.js");
@@ -92,8 +93,8 @@ def test_states_differ_by_shape_and_by_colour_in_both_themes(page):
     assert not set(found["colours"]["light"]) & set(found["colours"]["dark"])
 
 
-def test_the_canvas_shows_what_is_said(node, page, expect):
-    """The pixels of a cell are those of the legend, before and after a change."""
+def test_canvas_pixels_match_cell_labels(node, page, expect):
+    """A cell has the legend's pixels, before and after a change."""
     plugin = node.simulate(count=2, numa=(0, 0))
     expect(block(page)).to_be_visible()
     colour = """() => {
@@ -119,22 +120,22 @@ def test_the_canvas_shows_what_is_said(node, page, expect):
     assert page.evaluate(colour) == page.evaluate(legend, "unhealthy")
 
 
-def test_hovering_says_who_holds_a_device(node, page, expect):
+def test_hovering_shows_holder_of_device(node, page, expect):
     node.simulate(count=2, numa=(0, 0))
     node.admit("train", 2).raise_for_rejection()
-    expect(block(page)).to_have_accessible_name(re.compile("2 held"))
+    expect(block(page)).to_have_accessible_name(re.compile("2 allocated"))
     block(page).hover(position={"x": 12, "y": 12})
     expect(page.locator("#tip")).to_have_text(
-        f"{node.ids()[0]}, held by default/train, container main"
+        f"{node.ids()[0]}, allocated to default/train, container main"
     )
     page.mouse.move(5, 5)
     expect(page.locator("#tip")).to_be_hidden()
 
 
-def test_a_click_shows_everything_about_a_device_and_leads_to_its_pod(node, page, expect):
+def test_click_shows_device_details_with_link_to_pod(node, page, expect):
     node.simulate(count=2, numa=(0, 0))
     uid = node.admit("train", 2).uid
-    expect(block(page)).to_have_accessible_name(re.compile("2 held"))
+    expect(block(page)).to_have_accessible_name(re.compile("2 allocated"))
     block(page).click(position={"x": 12, "y": 12})
     detail = page.get_by_role("region", name=re.compile("^Device "))
     expect(detail).to_contain_text(node.ids()[0])
@@ -147,7 +148,7 @@ def test_a_click_shows_everything_about_a_device_and_leads_to_its_pod(node, page
     expect(pod).to_contain_text("deleted")
 
 
-def test_the_keyboard_reaches_everything(node, page, expect):
+def test_cells_are_reachable_by_keyboard(node, page, expect):
     node.simulate(count=40, numa=(0,) * 40)
     expect(block(page)).to_be_visible()
     page.locator("#find").focus()
@@ -171,10 +172,10 @@ def test_the_keyboard_reaches_everything(node, page, expect):
     expect(page.locator("#detail-title")).to_have_text("Device gpu-mock-0")
     page.keyboard.press("Escape")
     expect(page.locator("#detail")).to_be_hidden()
-    assert page.evaluate(focused).startswith("gpu-mock-0,")  # where it was before
+    assert page.evaluate(focused).startswith("gpu-mock-0,")  # the focus is back
 
 
-def test_lists_have_one_stop_and_are_moved_through_by_arrows(node, page, expect):
+def test_list_has_one_tab_stop_and_arrow_keys(node, page, expect):
     node.simulate(count=3)
     for name in ("a", "b", "c"):
         node.admit(name).raise_for_rejection()
@@ -184,10 +185,10 @@ def test_lists_have_one_stop_and_are_moved_through_by_arrows(node, page, expect)
     pods.locator("[tabindex='0']").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    expect(page.locator("#detail-title")).to_have_text("Pod b")  # the latest stands first
+    expect(page.locator("#detail-title")).to_have_text("Pod b")  # the newest is first
 
 
-def test_a_screen_reader_finds_names_roles_and_news(node, page, expect):
+def test_page_has_names_and_roles_for_screen_readers(node, page, expect):
     node.simulate(count=2, numa=(0, 1))
     expect(block(page, area=1)).to_be_visible()
     tree = page.locator("body").aria_snapshot()
@@ -207,10 +208,10 @@ def test_a_screen_reader_finds_names_roles_and_news(node, page, expect):
     expect(page.get_by_role("log")).to_contain_text("rejected: ")
 
 
-# -- following what happens --------------------------------------------------------------
+# -- changes -----------------------------------------------------------------------------
 
 
-def test_plugins_and_events_follow(node, page, expect):
+def test_page_updates_plugins_and_events(node, page, expect):
     expect(page.locator("#no-devices")).to_be_visible()
     node.simulate(count=2)
     expect(page.locator("#no-devices")).to_be_hidden()
@@ -224,33 +225,31 @@ def test_plugins_and_events_follow(node, page, expect):
     expect(page.locator("#detail")).to_contain_text("GetDevicePluginOptions")
 
 
-def test_a_stopped_kubelet_and_one_that_comes_back(node, page, expect):
+def test_page_shows_stopped_and_restarted_kubelet(node, page, expect):
     node.simulate(count=2)
     node.admit("a").raise_for_rejection()
-    expect(page.locator("#legend")).to_contain_text(re.compile(r"held\s*1"))
+    expect(page.locator("#legend")).to_contain_text(re.compile(r"allocated\s*1"))
     node.kubelet.stop()
     expect(page.locator("#node-facts")).to_contain_text("stopped")
     node.kubelet.start()
     node.kubelet.wait_for_resource(GPU, 2)
     expect(page.locator("#node-facts")).to_contain_text("serving")
-    expect(page.locator("#legend")).to_contain_text(re.compile(r"free\s*1\s*held\s*1"))
+    expect(page.locator("#legend")).to_contain_text(re.compile(r"free\s*1\s*allocated\s*1"))
 
 
-def test_a_page_finds_a_server_that_comes_back_on_its_address(node, page, expect):
-    from devicemanager.observe.web import HttpServer
-
+def test_page_reconnects_to_restarted_server(node, page, expect):
     where = node.server.address
     node.server.stop()
     expect(page.locator("#connection")).to_contain_text("connection lost")
-    node.simulate(count=2)  # nobody could tell the page
+    node.simulate(count=2)  # while no server can report it
     with HttpServer(node.kubelet, where):
         expect(page.locator("#connection")).to_have_text("live")
         expect(page.locator("#legend")).to_contain_text(re.compile(r"free\s*2"))
         expect(page.get_by_role("button", name="Admit a pod…")).to_be_disabled()
-        page.goto("about:blank")  # so that the server need not wait for the stream
+        page.goto("about:blank")  # so that the server does not wait for the stream
 
 
-def test_a_hidden_page_holds_no_connection_and_catches_up(node, page, expect):
+def test_hidden_page_disconnects_and_resumes(node, page, expect):
     hide = """(state) => {
       Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
       document.dispatchEvent(new Event("visibilitychange"));
@@ -260,14 +259,14 @@ def test_a_hidden_page_holds_no_connection_and_catches_up(node, page, expect):
     node.simulate(count=2)
     page.evaluate(hide, "visible")
     expect(page.locator("#legend")).to_contain_text(re.compile(r"free\s*2"))
-    assert page.evaluate("performance.getEntriesByName('page:whole').length") == 1  # it went on
+    assert page.evaluate("performance.getEntriesByName('page:whole').length") == 1  # it resumed
 
 
-def test_finding_dims_the_others_and_counts(node, page, expect):
+def test_search_dims_other_devices_and_counts(node, page, expect):
     node.simulate(count=4, numa=(0,) * 4)
     node.simulate("vendor.com/nic", 2, numa=(0, 0))
     node.admit("train", 3).raise_for_rejection()
-    expect(page.locator("#legend")).to_contain_text(re.compile(r"held\s*3"))
+    expect(page.locator("#legend")).to_contain_text(re.compile(r"allocated\s*3"))
     for text, found in [
         ("nic", "2 devices"),
         ("TRAIN", "3 devices"),
@@ -280,13 +279,11 @@ def test_finding_dims_the_others_and_counts(node, page, expect):
     expect(page.locator("#found")).to_have_text("")
 
 
-# -- how it looks ------------------------------------------------------------------------
+# -- appearance --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_theme_is_the_systems_and_a_picture_of_it_is_kept(
-    node, new_tab, picture, expect, theme
-):
+def test_page_uses_system_theme(node, new_tab, picture, expect, theme):
     plugin = node.simulate(count=8, numa=(0, 0, 0, 0, 1, 1, 1, 1))
     node.admit("train", 2).raise_for_rejection()
     plugin.set_health(node.ids()[5], False)
@@ -298,7 +295,7 @@ def test_the_theme_is_the_systems_and_a_picture_of_it_is_kept(
     assert picture(page, f"page-{theme}").stat().st_size > 10_000
 
 
-def test_the_switch_overrules_the_system_and_is_remembered(node, new_tab, expect):
+def test_theme_choice_overrides_system_and_persists(node, new_tab, expect):
     page = new_tab(color_scheme="light").open(node.address)
     background = "getComputedStyle(document.body).backgroundColor"
     before = page.evaluate(background)
@@ -311,7 +308,7 @@ def test_the_switch_overrules_the_system_and_is_remembered(node, new_tab, expect
 
 
 @pytest.mark.parametrize("width", [360, 800, 1440])
-def test_nothing_is_wider_than_the_window(node, new_tab, expect, width):
+def test_page_fits_window_width(node, new_tab, expect, width):
     node.simulate(count=40, numa=(0, 1) * 20)
     page = new_tab(viewport={"width": width, "height": 800}).open(node.address)
     expect(block(page)).to_be_visible()

@@ -1,4 +1,4 @@
-"""Pictures to draw, and what a terminal would show of them."""
+"""Views to draw, and the lines that a terminal shows of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devicemanager.observe.terminal.screen import draw
 from devicemanager.observe.view import NodeView
 from tests.helpers import container, device, pod
 from tests.node import Node, rows
-from tests.observe.view.looking import look_at
+from tests.observe.view.fake_node import view_of
 
 HOSTILE = [
     "\x1b]0;owned\x07\x1b[2J\x1b[31mred",
@@ -29,18 +29,18 @@ HOSTILE = [
     "\u5e45\u306e\u5e83\u3044\u6587\u5b57",
     "",
 ]
-"""Texts of plugins that mean no good, or of people who write otherwise."""
+"""Texts of malicious plugins, and scripts that terminals render differently."""
 
 
 @cache
 def small() -> NodeView:
-    """Two NUMA nodes, a resource of eight and one of two; a pod that runs and one rejected."""
+    """Two NUMA nodes, resources with eight and two devices, a running and a rejected pod."""
     node = Node(topology_policy="restricted")
     node.plugin(rows("00001111", "gpu-", **{"gpu-5": "Overheated"}), name="gpu.sock")
     node.plugin(rows("--", "nic-"), resource="vendor.com/nic", name="nic.sock")
     node.admit(pod("train", container("main", gpu=2, nic=1)), start=True)
     node.admit(pod("greedy", gpu=9))
-    return look_at(node).look()
+    return view_of(node).refresh()
 
 
 @cache
@@ -50,12 +50,12 @@ def large() -> NodeView:
     node.plugin([device(f"slice-{number:05}", number % 2) for number in range(10_000)])
     for number in range(300):
         node.admit(pod(f"pod-{number}", gpu=10))
-    return look_at(node).look()
+    return view_of(node).refresh()
 
 
 @cache
 def hostile() -> NodeView:
-    """Every hostile text as a device id, a health, and in the names that are let through."""
+    """Every hostile text as a device ID and a health, and in all names that are accepted."""
     node = Node()
     ids = [text or "empty" for text in HOSTILE]
     node.plugin(
@@ -67,7 +67,7 @@ def hostile() -> NodeView:
     )
     wants = {ResourceName("vendor.com/nic"): len(ids)}
     node.admit(pod("p", Container(ContainerName("app"), wants)), start=True)
-    return look_at(node).look()
+    return view_of(node).refresh()
 
 
 LINES = tuple(
@@ -76,19 +76,19 @@ LINES = tuple(
 
 
 def texts(
-    picture: NodeView,
+    view: NodeView,
     pane: Pane | None = None,
     size: tuple[int, int] = (80, 24),
     lines: tuple[LogLine, ...] | None = LINES,
     **state: object,
 ) -> list[str]:
-    """The lines of the screen, without colours."""
-    drawn = draw(picture, ScreenState(pane=pane, **state), *size, Shown(lines))
+    """Return the lines of the screen without colours."""
+    drawn = draw(view, ScreenState(pane=pane, **state), *size, Shown(lines))
     return [line.plain for line in drawn.lines]
 
 
 def assert_fits(lines: list[str], width: int, height: int) -> None:
-    """The screen has its rows, each fits, and nothing leaves its cell."""
+    """Check that the screen has all rows, each fits, and no character leaves its cell."""
     assert len(lines) == height
     for line in lines:
         assert cell_len(line) <= width

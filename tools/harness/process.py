@@ -1,66 +1,73 @@
-"""Requests to a helper process, by lines of JSON; answered in any order."""
+"""Helper processes that answer requests, one JSON line each.
+
+A request is ``[number, name, arguments...]`` on standard input, its answer ``[number, error,
+value]`` on standard output. Answers can come in any order, because the helper works on several
+requests at a time. The helper ends when its standard input ends, so it cannot outlive the tool.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from types import TracebackType
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import attrs
 
-Handlers = Mapping[str, Callable[..., Any]]
-
 _WORKERS = 16
-_PATIENCE = 20.0
-_MOST_NOISE = 1 << 20
+_TIMEOUT = 20.0
+_MAX_ERRORS = 1 << 20
 
 
 class RequestFailed(Exception):
-    """The helper could not do what it was asked for, or did not answer; the text says why."""
+    """The helper could not do what was requested, or did not answer."""
 
 
 @attrs.frozen
 class Answer:
-    """What a helper answered, and after how many seconds."""
+    """The answer of a helper, and the seconds that it took."""
 
     value: Any
     seconds: float
 
 
-def serve(handlers: Handlers) -> None:
-    """The helper's side: answer until stdin ends. Handlers run side by side."""
+def serve(handlers: Mapping[str, Callable[..., Any]]) -> None:
+    """Answer requests until standard input ends; for the helper. Handlers run concurrently."""
     lock = threading.Lock()
 
-    def say(*words: object) -> None:
+    def send(*words: object) -> None:
         with lock:
             print(json.dumps(words), flush=True)
 
     def answer(number: int, name: str, arguments: list[Any]) -> None:
         try:
-            say(number, None, handlers[name](*arguments))
+            send(number, None, handlers[name](*arguments))
         except Exception as error:
-            say(number, f"{type(error).__name__}: {str(error)[:500]}", None)
+            send(number, f"{type(error).__name__}: {str(error)[:500]}", None)
 
     pool = ThreadPoolExecutor(_WORKERS)
-    say(0, None, "ready")
+    send(0, None, "ready")
     for line in sys.stdin:
         number, name, *arguments = json.loads(line)
         pool.submit(answer, number, name, arguments)
 
 
-class Helper:
-    """A module of ours that runs in a process of its own and answers requests."""
+class HelperProcess:
+    """A module that runs in another process and answers requests. A context manager."""
 
     def __init__(self, module: str, *arguments: object) -> None:
         command = [sys.executable, "-m", module, *map(str, arguments)]
+        # A file in memory and not a pipe: nothing has to read it while the process writes.
         self._errors = os.memfd_create("errors")
         self.process = subprocess.Popen(
             command,
@@ -76,10 +83,15 @@ class Helper:
         ready = self._waiting[0]
         self._reader = threading.Thread(target=self._read, name=f"answers of {module}")
         self._reader.start()
-        ready.result(_PATIENCE * 3)
+        try:
+            ready.result(_TIMEOUT * 3)
+        except BaseException:
+            # The caller has no object that it could close.
+            self.__exit__()
+            raise
 
-    def ask(self, name: str, *arguments: object, timeout: float = _PATIENCE) -> Answer:
-        """Ask for something and wait. Raises RequestFailed."""
+    def ask(self, name: str, *arguments: object, timeout: float = _TIMEOUT) -> Answer:
+        """Send a request and wait for the answer. Raises RequestFailed."""
         begin = time.monotonic()
         future = self.begin(name, *arguments)
         try:
@@ -89,7 +101,7 @@ class Helper:
         return Answer(value, time.monotonic() - begin)
 
     def begin(self, name: str, *arguments: object) -> Future[Any]:
-        """Ask for something; the future ends with the answer, or with RequestFailed."""
+        """Send a request. The future has the answer, or raises RequestFailed."""
         future: Future[Any] = Future()
         assert self.process.stdin is not None, "the process was started with pipes"
         with self._lock:
@@ -99,28 +111,30 @@ class Helper:
                 self.process.stdin.write(json.dumps([self._number, name, *arguments]) + "\n")
                 self.process.stdin.flush()
             except OSError as error:
-                raise RequestFailed(f"{name}: the process is gone: {error.strerror}") from error
+                raise RequestFailed(f"{name}: the process has exited: {error.strerror}") from error
         return future
 
-    def noise(self) -> list[str]:
-        """What the process said on standard error so far, line by line."""
+    def errors(self) -> list[str]:
+        """Return the lines on the standard error of the process so far."""
         # Not by seek and read: the process shares the position at which it writes.
-        said = os.pread(self._errors, _MOST_NOISE, 0)
-        return said.decode(errors="replace").splitlines()
+        data = os.pread(self._errors, _MAX_ERRORS, 0)
+        return data.decode(errors="replace").splitlines()
 
     def _read(self) -> None:
         assert self.process.stdout is not None, "the process was started with pipes"
         with self.process.stdout as lines:
             for line in lines:
-                self._take(*json.loads(line))
+                self._receive(*json.loads(line))
         with self._lock:
             left, self._waiting = list(self._waiting.values()), {}
         for future in left:
-            future.set_exception(RequestFailed("the process has ended"))
+            last = (self.errors() or ["no message"])[-1]
+            future.set_exception(RequestFailed(f"the process has exited: {last}"))
 
-    def _take(self, number: int, error: str | None, value: Any) -> None:
+    def _receive(self, number: int, error: str | None, value: Any) -> None:
         with self._lock:
             future = self._waiting.pop(number)
+        # Outside the lock: callbacks of the future may send the next request.
         if error is None:
             future.set_result(value)
         else:
@@ -129,16 +143,11 @@ class Helper:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self.process.stdin is not None, "the process was started with pipes"
         try:
             self.process.stdin.close()
-            self.process.wait(_PATIENCE)
+            self.process.wait(_TIMEOUT)
         except (OSError, subprocess.TimeoutExpired):
             self.process.kill()
             self.process.wait()
@@ -146,7 +155,18 @@ class Helper:
         os.close(self._errors)
 
 
-def leave() -> None:
-    """End a helper at once: threads that an attack has left waiting must not keep it."""
+def exit_now() -> None:
+    """Exit a helper at once: threads that still wait must not delay it."""
     sys.stdout.flush()
     os._exit(0)
+
+
+@contextmanager
+def short_directory() -> Iterator[Path]:
+    """Create a temporary directory whose path is short enough for sockets."""
+    path = Path(tempfile.mkdtemp(prefix="dm-", dir="/tmp"))
+    try:
+        yield path
+    finally:
+        # The process that used it may have been killed in the middle of an operation.
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,10 +1,10 @@
-"""Pictures of nodes in a cluster, made of the nodes themselves."""
+"""Views of the nodes of a cluster."""
 
 from __future__ import annotations
 
 import pytest
 
-from devicemanager.observe.view import ClusterPictures, ResourceTotals
+from devicemanager.observe.view import ClusterViewBuilder, ResourceTotals
 from tests.cluster.world import GPU, World
 
 
@@ -14,36 +14,36 @@ def world() -> World:
 
 
 @pytest.fixture
-def look(world):
-    return ClusterPictures("here", lambda: world.nodes, now=lambda: 0.0).look
+def refresh(world):
+    return ClusterViewBuilder("here", lambda: world.nodes, now=lambda: 0.0).refresh
 
 
-def test_nodes_are_sorted_as_people_count(world, look) -> None:
+def test_nodes_are_sorted_by_number_in_name(world, refresh) -> None:
     for name in ("n-10", "n-9", "a", "n-x", "n-0"):
         world.join(name)
-    assert [node.name for node in look().nodes] == ["a", "n-0", "n-9", "n-10", "n-x"]
+    assert [node.name for node in refresh().nodes] == ["a", "n-0", "n-9", "n-10", "n-x"]
 
 
-def test_a_node_and_its_pods(world, look) -> None:
+def test_cluster_view_counts_devices_and_pods_of_nodes(world, refresh) -> None:
     world.join("a")
     world.join("b")
     for name, gpus in (("one", 1), ("two", 2), ("many", 3)):
         world.run(name, "a", gpus=gpus)
     world.nodes["a"].fail_device(GPU, "gpu-3")
-    first, second = look().nodes
+    first, second = refresh().nodes
     assert first.ready and not first.silent and first.problems == ()
     assert first.resources == (ResourceTotals(GPU, 4, 3, 3),)
     assert first.pods == (("Failed", 1), ("Running", 2))
     assert first.rejection.startswith("default/many UnexpectedAdmissionError: Allocate failed")
     assert (second.pods, second.rejection) == ((), "")
-    assert look().resources == (ResourceTotals(GPU, 8, 7, 3),)
+    assert refresh().resources == (ResourceTotals(GPU, 8, 7, 3),)
 
 
-def test_what_is_wrong_with_it(world, look) -> None:
+def test_cluster_view_shows_problems_of_node(world, refresh) -> None:
     world.join("a")
     world.annotate("not-ready=the fan is off; disk-pressure", "a")
     world.nodes["a"].silent()
-    (node,) = look().nodes
+    (node,) = refresh().nodes
     assert (node.ready, node.silent) == (False, True)
     assert node.problems == (
         "the fan is off",
@@ -53,25 +53,25 @@ def test_what_is_wrong_with_it(world, look) -> None:
     )
 
 
-def test_a_rejection_is_remembered_when_its_pod_has_gone(world) -> None:
+def test_cluster_view_shows_rejection_after_pod_is_deleted(world) -> None:
     world.join("a", gpus=1)
     world.run("many", "a", gpus=2)
-    pictures = ClusterPictures("here", lambda: world.nodes, now=lambda: 0.0)
-    rejection = pictures.look().nodes[0].rejection
+    builder = ClusterViewBuilder("here", lambda: world.nodes, now=lambda: 0.0)
+    rejection = builder.refresh().nodes[0].rejection
     world.delete("many", grace=0)
-    (node,) = pictures.look().nodes
+    (node,) = builder.refresh().nodes
     assert (node.pods, node.rejection) == ((), rejection)
     world.run("more", "a", gpus=3)
-    assert pictures.look().nodes[0].rejection.startswith("default/more ")
+    assert builder.refresh().nodes[0].rejection.startswith("default/more ")
     world.delete("more", grace=0)
-    # Another one of this name has rejected nobody yet.
+    # A new node of the same name has not rejected a pod yet.
     gone = world.nodes.pop("a")
-    assert pictures.look().nodes == ()
+    assert builder.refresh().nodes == ()
     world.nodes["a"] = gone
-    assert pictures.look().nodes[0].rejection == ""
+    assert builder.refresh().nodes[0].rejection == ""
 
 
-def test_looking_takes_a_tenth_of_the_time(world) -> None:
+def test_refresh_reuses_view_ten_times_its_cost(world) -> None:
     world.join("a")
     now = 0.0
 
@@ -80,10 +80,10 @@ def test_looking_takes_a_tenth_of_the_time(world) -> None:
         now += 2.0
         return world.nodes
 
-    pictures = ClusterPictures("here", takes_two_seconds, now=lambda: now)
-    first = pictures.look()
+    builder = ClusterViewBuilder("here", takes_two_seconds, now=lambda: now)
+    first = builder.refresh()
     world.nodes.clear()
     now = 21.9
-    assert pictures.look() is first
+    assert builder.refresh() is first
     now = 22.0
-    assert pictures.look().nodes == ()
+    assert builder.refresh().nodes == ()

@@ -1,4 +1,4 @@
-"""A terminal that a test looks at: what is written to it, as it would be seen."""
+"""A pseudo-terminal whose screen a test can read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DEADLINE = 30.0
 
 
 class Watched:
-    """A pseudo terminal and the screen behind it. A context manager."""
+    """A pseudo-terminal and its screen. A context manager."""
 
     def __init__(self, width: int = 80, height: int = 24) -> None:
         self.master, self.slave = os.openpty()
         self.screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self.screen)
         self.output = b""
-        """All that was written."""
+        """Everything that was written."""
         self.resize(width, height)
 
     def __enter__(self) -> Watched:
@@ -36,7 +36,7 @@ class Watched:
         self.close_slave()
 
     def hang_up(self) -> None:
-        """The terminal goes away."""
+        """Close the terminal's side, like a closed window."""
         if self.master >= 0:
             os.close(self.master)
             self.master = -1
@@ -61,27 +61,27 @@ class Watched:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
     def wait_for(self, text: str) -> None:
-        """Wait until the screen shows this."""
+        """Wait until the screen contains a text."""
         self.wait_until(lambda: text in self.text, text)
 
     def wait_until(self, condition: Callable[[], bool], what: str = "the condition") -> None:
         limit = time.monotonic() + DEADLINE
         while not condition():
             left = limit - time.monotonic()
-            assert left > 0, f"{what!r} did not come:\n{self.text}\n{self.output[-500:]!r}"
+            assert left > 0, f"no {what!r}:\n{self.text}\n{self.output[-500:]!r}"
             self._read(min(left, 0.2))
 
     def _read(self, seconds: float) -> None:
         ready, _, _ = select.select([self.master], [], [], seconds)
         if ready:
-            with contextlib.suppress(OSError):  # nobody has it open any more
+            with contextlib.suppress(OSError):  # no process has it open any more
                 data = os.read(self.master, 65536)
                 self.output += data
                 self._stream.feed(data)
 
     @property
-    def is_given_back(self) -> bool:
-        """Whether the normal screen is shown, with its cursor, and lines wrap."""
+    def is_restored(self) -> bool:
+        """True if the normal screen is shown, with a cursor and wrapping lines."""
         ends = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?7h")
         begins = (b"\x1b[?1049h", b"\x1b[?25l", b"\x1b[?7l")
         return all(

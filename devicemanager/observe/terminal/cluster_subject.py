@@ -1,4 +1,4 @@
-"""Nodes in a cluster on the screen: a row for each."""
+"""The screen of a cluster: a row for each node."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from devicemanager.observe.view import ClusterNodeView, ClusterView, DeviceState
 __all__ = ["ClusterSubject"]
 
 _HELP: Final = """\
-1 nodes      whether each is ready, devices held, pods, and what went wrong last
-2 resources  the devices of all nodes together
-3 events     what happened, the latest at the end
+1 nodes      state, allocated devices and pods of each node, and its latest problem
+2 resources  device totals of all nodes
+3 events     latest events, newest last
 """
 _NONE: Final = {
     Pane.NODES: " none has joined yet",
@@ -34,38 +34,39 @@ _GAP: Final = "  "
 
 @attrs.frozen
 class ClusterSubject:
-    """See ``Subject``."""
+    """Subject of a cluster; see ``screen.Subject``."""
 
-    picture: ClusterView
+    view: ClusterView
     panes: ClassVar[Sequence[Pane]] = CLUSTER_PANES
     columns: ClassVar[Sequence[Sequence[Pane]]] = ((Pane.RESOURCES, Pane.NODES, Pane.EVENTS),)
     help: ClassVar[str] = _HELP
 
     @property
     def notes(self) -> Sequence[str]:
-        return self.picture.notes
+        return self.view.notes
 
-    def is_told(self, pane: Pane, shown: Shown) -> bool:
+    def is_available(self, pane: Pane, shown: Shown) -> bool:
         return pane is not Pane.EVENTS or shown.lines is not None
 
     def header(self) -> Text:
-        picture = self.picture
+        view = self.view
         pods: Counter[str] = Counter()
-        for node in picture.nodes:
+        for node in view.nodes:
             pods.update(dict(node.pods))
-        parts = [f" {safe(picture.source)}", f"{len(picture.nodes)} nodes"]
+        parts = [f" {safe(view.source)}", f"{len(view.nodes)} nodes"]
         parts += [_phase(phase, count) for phase, count in sorted(pods.items())]
         return Text("  ".join(parts), "bold")
 
     def legend(self, glyphs: Glyphs) -> Text:
-        legend = Text(" a node's devices: held/allocatable  ")
+        legend = Text(" devices of a node: allocated/allocatable  ")
         unhealthy = DeviceState.UNHEALTHY
         return legend.append(f"{glyphs.states[unhealthy]} not allocatable", STYLES[unhealthy])
 
     def title(self, pane: Pane, glyphs: Glyphs) -> Text:
         title = Text()
         if pane is Pane.NODES:
-            states = Counter(_state(node) for node in self.picture.nodes)
+            # In the order of ``_STATES``, so that the counts do not swap places on changes.
+            states = Counter(_state(node) for node in self.view.nodes)
             for state, style in _STATES.items():
                 if count := states[state]:
                     title.append(f"{count} {state} ", style)
@@ -74,15 +75,15 @@ class ClusterSubject:
     def rows(self, pane: Pane, shown: Shown, width: int) -> Rows[Any]:
         match pane:
             case Pane.NODES:
-                columns = _Columns.of(self.picture, width)
+                columns = _Columns.of(self.view, width)
                 return Rows(
-                    self.picture.nodes,
+                    self.view.nodes,
                     _node_words,
                     lambda node, width: _node_line(node, columns, shown.glyphs, width),
                 )
             case Pane.RESOURCES:
                 return Rows(
-                    self.picture.resources,
+                    self.view.resources,
                     lambda each: each.name,
                     lambda each, width: _resource_line(each, shown.glyphs, width),
                 )
@@ -107,16 +108,17 @@ def _node_words(node: ClusterNodeView) -> str:
 
 @attrs.frozen
 class _Columns:
-    """So many cells for each."""
+    """Widths of the columns, in cells."""
 
     name: int
     devices: int
     pods: int
 
     @classmethod
-    def of(cls, picture: ClusterView, width: int) -> _Columns:
-        """As wide as what stands in them, but leaving room for what went wrong."""
-        nodes, most = picture.nodes, max(width // 4, 8)
+    def of(cls, view: ClusterView, width: int) -> _Columns:
+        """Return widths that fit the contents, at most a quarter of the line each."""
+        # The rest of the line is for the problems, which are why one reads it.
+        nodes, most = view.nodes, max(width // 4, 8)
         return cls(
             min(max((len(node.name) for node in nodes), default=0), most),
             min(max((len(_devices(node)) for node in nodes), default=0), most),
@@ -125,7 +127,7 @@ class _Columns:
 
 
 def _devices(node: ClusterNodeView) -> str:
-    return _GAP.join(_counts(each) + _gone(each, "x") for each in node.resources)
+    return _GAP.join(_counts(each) + _unavailable(each, "x") for each in node.resources)
 
 
 def _pods(node: ClusterNodeView) -> str:
@@ -139,14 +141,14 @@ def _phase(phase: str, count: int) -> str:
 def _node_line(node: ClusterNodeView, columns: _Columns, glyphs: Glyphs, width: int) -> Text:
     state, unhealthy = _state(node), DeviceState.UNHEALTHY
     devices = Text(_GAP).join(
-        Text(_counts(each)).append(_gone(each, glyphs.states[unhealthy]), STYLES[unhealthy])
+        Text(_counts(each)).append(_unavailable(each, glyphs.states[unhealthy]), STYLES[unhealthy])
         for each in node.resources
     )
     pods = Text(_GAP).join(
         Text(_phase(phase, count), PHASES.get(phase, "yellow")) for phase, count in node.pods
     )
-    told = [safe(each) for each in node.problems]
-    told += [f"rejected {safe(node.rejection)}"] if node.rejection else []
+    problems = [safe(each) for each in node.problems]
+    problems += [f"rejected {safe(node.rejection)}"] if node.rejection else []
     return joined(
         [
             column(node.name, columns.name, "bold", glyphs),
@@ -157,7 +159,7 @@ def _node_line(node: ClusterNodeView, columns: _Columns, glyphs: Glyphs, width: 
             _GAP,
             _padded(pods, columns.pods, glyphs),
             _GAP,
-            Text("; ".join(told), "yellow" if node.problems else "dim"),
+            Text("; ".join(problems), "yellow" if node.problems else "dim"),
         ],
         width,
         glyphs,
@@ -165,14 +167,14 @@ def _node_line(node: ClusterNodeView, columns: _Columns, glyphs: Glyphs, width: 
 
 
 def _counts(totals: ResourceTotals) -> str:
-    """``gpu 3/8``: devices held, and those that can be."""
+    """Return ``gpu 3/8``: allocated and allocatable devices."""
     return f"{safe(totals.name.rpartition('/')[2], 40)} {totals.held}/{totals.allocatable}"
 
 
-def _gone(totals: ResourceTotals, glyph: str) -> str:
-    """How many devices cannot be given to anybody."""
-    gone = totals.capacity - totals.allocatable
-    return f" {gone}{glyph}" if gone else ""
+def _unavailable(totals: ResourceTotals, glyph: str) -> str:
+    """Return the number of devices that are not allocatable; empty for 0."""
+    unavailable = totals.capacity - totals.allocatable
+    return f" {unavailable}{glyph}" if unavailable else ""
 
 
 def _padded(text: Text, width: int, glyphs: Glyphs) -> Text:
@@ -182,18 +184,20 @@ def _padded(text: Text, width: int, glyphs: Glyphs) -> Text:
 
 
 def _resource_line(totals: ResourceTotals, glyphs: Glyphs, width: int) -> Text:
-    gone = max(totals.capacity - totals.allocatable, 0)
+    # Allocated devices can outnumber allocatable ones after devices have failed.
+    unavailable = max(totals.capacity - totals.allocatable, 0)
     counts = {
-        DeviceState.HELD: totals.held,
+        DeviceState.ALLOCATED: totals.held,
         DeviceState.FREE: max(totals.allocatable - totals.held, 0),
-        DeviceState.UNHEALTHY: gone,
+        DeviceState.UNHEALTHY: unavailable,
     }
+    # At least a cell for each state, even if the text beside the bar is then cut.
     room = min(_BAR, max(width - 60, len(counts)))
     bar = Text()
     for state, share in shares(counts, room).items():
         bar.append(glyphs.states[state] * share, STYLES[state])
     bar.pad_right(max(room - bar.cell_len, 0))
-    text = f"{totals.held} held of {totals.allocatable} allocatable"
-    if gone:
-        text += f", {gone} not"
+    text = f"{totals.held} allocated of {totals.allocatable} allocatable"
+    if unavailable:
+        text += f", {unavailable} not"
     return joined([column(totals.name, 24, "bold", glyphs), " ", bar, " ", text], width, glyphs)

@@ -1,4 +1,4 @@
-"""docs/http.md and the dashboard beside it: what they say is there."""
+"""docs/http.md and its dashboard describe what exists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def blocks(language):
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_shell_blocks_run(served):
+def test_documented_commands_work(served):
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     ran = 0
     for line in lines:
@@ -44,13 +44,13 @@ def test_the_shell_blocks_run(served):
     assert ran == 6
 
 
-def test_the_scraper_finds_the_default_address():
+def test_documented_scrape_target_is_the_default_address():
     (block,) = blocks("yaml")
     (job,) = yaml.safe_load(block)["scrape_configs"]
     assert job["static_configs"] == [{"targets": [DEFAULT_ADDRESS]}]
 
 
-def test_paths_that_the_page_names_are_there(get):
+def test_documented_paths_exist(get):
     named = set(re.findall(r"`(/[a-z/]+)`", PAGE.read_text())) - {"/stats", "/logs"}
     assert {"/healthz", "/pods", "/metrics", "/configz"} <= named
     missing = {path for path in named if get(path).status == 404}
@@ -65,16 +65,16 @@ def named(text):
 
 
 @pytest.fixture
-def there(tmp_path):
-    """The names of all metrics of the default version."""
+def existing(tmp_path):
+    """Names of all metrics of the default version."""
     kubelet = MockKubelet(tmp_path / "r")
     profile = api_profile(kubelet.settings)
     tally = Tally(aligns=True, guarantees=True, per_pod=False)
-    for happened in (Registered("a/b"), Allocated("a/b", 1), Admitted(1, 0, "Other")):
-        tally.add(happened)
+    for observation in (Registered("a/b"), Allocated("a/b", 1), Admitted(1, 0, "Other")):
+        tally.add(observation)
     names = kubelet.settings.behaviour.admission_metrics
     calls = [f"{kind}_{call}" for call in profile.counted for kind in ("requests", "errors")]
-    made = [
+    collected = [
         *families.of_plugins(tally),
         *families.of_admissions(tally, names),
         *families.of_pod_resources({(f"{PREFIX}_{each}", "v1"): 1 for each in calls}),
@@ -82,23 +82,23 @@ def there(tmp_path):
         *families.of_pods("mock", 0, 0, 0),
         *families.of_devices({}),
     ]
-    totals = {each.samples[0].name for each in made if each.samples}
-    return {each.name for each in made if f"{each.name}_total" not in totals} | {
+    totals = {each.samples[0].name for each in collected if each.samples}
+    return {each.name for each in collected if f"{each.name}_total" not in totals} | {
         name for name in totals if name.endswith("_total")
     }
 
 
-def test_the_page_names_every_metric(there):
+def test_documentation_lists_every_metric(existing):
     table = "\n".join(line for line in PAGE.read_text().splitlines() if line.startswith("| `"))
-    assert named(table) == there
+    assert named(table) == existing
 
 
-def test_the_dashboard_is_fresh():
+def test_dashboard_file_is_up_to_date():
     assert dashboard.FILE.read_text() == dashboard.text(), "run python -m tools.dashboard"
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are(there):
+def test_dashboard_uses_existing_metrics(existing):
     panels = json.loads(dashboard.text())["panels"]
-    asked = {target["expr"] for panel in panels for target in panel["targets"]}
-    assert {name.removesuffix("_bucket") for name in named(" ".join(asked))} <= there
+    queries = {target["expr"] for panel in panels for target in panel["targets"]}
+    assert {name.removesuffix("_bucket") for name in named(" ".join(queries))} <= existing
     assert len({panel["id"] for panel in panels}) == len(panels)
