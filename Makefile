@@ -1,13 +1,13 @@
-# Every target sets up what it needs. PYTHON names the interpreter (3.11 or later) .venv is made with.
+# Each target sets up what it needs. PYTHON is the interpreter (3.11 or later) that creates .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-# Older releases of the dependencies, each laid over .venv for the tests marked `wire`.
+# Older releases of the dependencies. PYTHONPATH puts them before .venv for tests marked `wire`.
 LINES := oldest protobuf-6
 LAID := $(LINES:%=.cache/%/.ready)
 
-# In any Python: exits with a line if it is too old to work here.
+# Runs in any Python: exits with a one-line error if its version is too old.
 NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
@@ -15,22 +15,23 @@ VERSION := import sys; print(sys.version_info[:2])
 .PHONY: setup demo test test-lines browser lint bench differential mutants attack damage power stress fuzz conformance site dist test-cluster
 .DELETE_ON_ERROR:
 
-# Tests wait more than they compute.
+# More workers than CPUs, because most tests wait for sockets and processes.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 
-# What is compiled is kept, whatever the environment says: the suite starts hundreds of Pythons.
+# Always write bytecode: the suite starts hundreds of Python processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Where all tests marked `wire` are: collecting the others would take longer than running these.
+# The directories of all tests marked `wire`. Collecting the others would take longer than the run.
 WIRE := tests/plugin/typed tests/podresources tests/protos
 
-# Each has a browser of its own.
+# One worker per CPU, because each worker starts a browser.
 BROWSERS ?= $(shell nproc)
 
-# What the whole suite covers, branches and processes of their own included; a part of it may less.
+# Minimum coverage of the whole suite, including branches and child processes. A part of the suite,
+# selected with ARGS, has no minimum.
 FLOOR = $(if $(ARGS),,--cov-fail-under=95)
 
-# A .venv whose interpreter is gone or too old is none.
+# Set .venv up again if its interpreter is missing or too old.
 ifneq ($(shell (test -x $(BIN)/python && $(BIN)/python -c '$(NEEDED)') 2>&1 && echo fits),fits)
 .PHONY: $(READY)
 endif
@@ -41,11 +42,12 @@ setup: $(READY)
 demo: $(READY)
 	@$(BIN)/python -m tools.demo $(ARGS)
 
-# The whole suite comes last: its closing line is the last line.
+# The whole suite runs last, so that its summary is the last line.
 test: test-lines
 	WIRE_LINE=dev $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term $(FLOOR) $(ARGS)
 
-# Not `test-%`: its tests also run in `make test`, without the real peer.
+# Runs against a real API server. In `make test`, the same tests use the fake API server. The
+# explicit rule takes precedence over `test-%`.
 test-cluster: $(READY)
 	@$(BIN)/python -m tools.cluster.build
 	DEVICEMANAGER_CLUSTER_BINARIES=$(CURDIR)/.cache/cluster/bin \
@@ -56,7 +58,7 @@ test-lines: $(LINES:%=test-%)
 test-%: .cache/%/.ready
 	WIRE_LINE=$* PYTHONPATH=$(CURDIR)/.cache/$* $(BIN)/python -m pytest -q -n $(WORKERS) -m wire $(WIRE)
 
-# Not in .venv, so that `make test` is the same with and without the driver.
+# The driver is not in .venv, so that `make test` runs the same tests with and without it.
 browser: .cache/browser/.ready
 	PYTHONPATH=$(CURDIR)/.cache/browser $(BIN)/python -m pytest -n $(BROWSERS) tests/observe/web/page/browser $(ARGS)
 
@@ -101,7 +103,7 @@ site: .cache/docs/.ready
 dist: $(READY)
 	@$(BIN)/python -m tools.dist $(if $(RELEASE),--version $(RELEASE))
 
-# The first pip only fetches the pinned pip: the one that comes with Python may not know --group.
+# Install the pinned pip first: the pip of an old Python may not have the option --group.
 $(READY): pyproject.toml constraints/dev.txt
 	@$(PYTHON) -c '$(NEEDED)'
 	@echo "setting up .venv"
@@ -112,7 +114,7 @@ $(READY): pyproject.toml constraints/dev.txt
 	@touch $@
 
 .cache/docs/.ready: $(READY)
-	@echo "setting up the site's generator"
+	@echo "setting up the site generator"
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --group docs
 	@mkdir -p $(@D)
 	@touch $@
@@ -124,7 +126,7 @@ $(READY): pyproject.toml constraints/dev.txt
 	@touch $@
 
 .cache/browser/.ready: $(READY)
-	@echo "setting up the browser's driver"
+	@echo "setting up the browser driver"
 	@rm -rf .cache/browser
 	@$(BIN)/python -m pip install --quiet --constraint constraints/dev.txt --target .cache/browser --group browser
 	@touch $@

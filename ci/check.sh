@@ -1,16 +1,16 @@
 #!/bin/sh
-# Runs `devicemanager check` with reports under conformance/.
-# COMMAND: the plugin's command. OPTIONS: further options. PROFILE: core, resilient or complete.
-# SOURCE: what pip installs `devicemanager` from; without it, the command that is in PATH.
+# Run `devicemanager check` and write reports to conformance/.
+# COMMAND: the plugin's command. OPTIONS: more options. PROFILE: core, resilient or complete.
+# SOURCE: where pip installs `devicemanager` from; if it is not set, the command in PATH is used.
 set -u
 mkdir -p conformance
 if [ -n "${SOURCE:-}" ]; then
-    # Not into the machine's own Python, which may reject that.
+    # Use a virtual environment: pip can reject an installation into the system's Python (PEP 668).
     venv=$(mktemp -d) && python3 -m venv "$venv" && "$venv/bin/pip" install --quiet "$SOURCE" ||
         exit 2
     PATH="$venv/bin:$PATH"
 fi
-# The words of both are split here on purpose, with the shell's own quoting.
+# Split both into words as the shell does, so that users can quote arguments.
 eval "set -- ${OPTIONS:-} -- $COMMAND"
 devicemanager check --profile "${PROFILE:-resilient}" \
     --report junit=conformance/junit.xml --report html=conformance/report.html \

@@ -1,4 +1,4 @@
-"""Configuration of the whole suite: libraries, hypothesis profiles, fixtures."""
+"""Configuration of the whole suite: Hypothesis profiles, markers and shared fixtures."""
 
 import gc
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.dispositions import hear_signals
+from tests.sessions import restore_signals
 
 TESTS = Path(__file__).parent
 WIRE_ROOMS = ("plugin/typed", "podresources", "protos")
-MEASURED_ROOMS = {"cli", "plugin", "processes", "registration"}
+MEASURED_ROOMS = ("cli", "kubelet/registration", "plugin")
 
 # CI machines are shared, so the time of an example is not meaningful.
 _PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-# Every run uses few examples, CI always the same ones. --hypothesis-profile=deep, used now and
-# then, finds what only many examples show.
+# Few examples keep every run short, and CI always uses the same ones. Run
+# --hypothesis-profile=deep from time to time to find rare failures.
 _FEW = {"max_examples": 40, **_PATIENT}
 hypothesis.settings.register_profile("dev", **_FEW)
 hypothesis.settings.register_profile("ci", derandomize=True, print_blob=True, **_FEW)
@@ -27,23 +27,23 @@ hypothesis.settings.register_profile("deep", max_examples=1000, print_blob=True,
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
-hear_signals()
+restore_signals()
+
+
+def is_in(path, rooms):
+    """Return True if a test module is in one of these directories."""
+    return any(path.is_relative_to(TESTS / room) for room in rooms)
 
 
 def pytest_report_header():
-    """Show the versions of the wire libraries, because older ones can be laid over the
-    environment."""
+    """Show the versions of the wire libraries: `make test-lines` replaces them by older ones."""
     return f"wire: protobuf {version('protobuf')}, grpcio {version('grpcio')}"
 
 
 def pytest_collection_modifyitems(items):
-    """Mark all tests of the rooms that only talk to peers."""
+    """Mark the tests that `make test-lines` repeats with older wire libraries."""
     for item in items:
-        if (
-            item.path.relative_to(TESTS)
-            .as_posix()
-            .startswith(tuple(f"{room}/" for room in WIRE_ROOMS))
-        ):
+        if is_in(item.path, WIRE_ROOMS):
             item.add_marker("wire")
 
 
@@ -54,7 +54,7 @@ def pytest_collection_finish():
 
 @pytest.fixture
 def directory():
-    """A directory with a name short enough for sockets, removed afterwards."""
+    """Directory with a path short enough for sockets, removed after the test."""
     path = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
     yield path
     shutil.rmtree(path)
@@ -62,7 +62,7 @@ def directory():
 
 @pytest.fixture
 def no_idle_observers():
-    """Use no idle observers of other tests, and leave none."""
+    """Pool of idle observers that is not shared with other tests."""
     from devicemanager.io import watch
     from devicemanager.io.idle_pool import IdlePool
 
@@ -73,10 +73,10 @@ def no_idle_observers():
 
 @pytest.fixture(autouse=True)
 def measured_processes(request, monkeypatch):
-    """Measure the coverage of processes only in these rooms.
+    """Measure the coverage of child processes only in these rooms.
 
-    Processes of other tests are killed, lack descriptors or disk, or are compared exactly: they
-    run as a user's would.
+    Other tests kill their processes, limit their descriptors or disk, or compare their output
+    exactly, so they must run without additions.
     """
-    if request.path.relative_to(TESTS).parts[0] not in MEASURED_ROOMS:
+    if not is_in(request.path, MEASURED_ROOMS):
         monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)

@@ -1,4 +1,4 @@
-"""The core without its shells, and short ways to create devices and pods."""
+"""Short constructors for devices and pods, and the core without gRPC and threads (``World``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from devicemanager.testing import fakes
 
 
 def device(id_: str, *nodes: int, health: str = HEALTHY) -> Device:
-    """Return a device; without nodes it has no topology."""
+    """Return a device on these NUMA nodes; without nodes it has no topology."""
     numa: Nodes = nodes or None
     return Device(DeviceId(id_), health, numa)
 
@@ -44,13 +44,13 @@ def container(name: str, restartable: bool = False, **amounts: int) -> Container
 
 
 def pod(uid: str, *apps: Container, init: Iterable[Container] = (), **amounts: int) -> Pod:
-    """Return a pod of these app containers, or of one named ``app`` with these amounts."""
+    """Return a pod with these app containers, or with one named ``app`` that requests amounts."""
     containers = apps or (container("app", **amounts),)
     return Pod(PodUid(uid), uid, "default", tuple(containers), tuple(init))
 
 
 def held_by(ledger: Ledger, uid: str) -> dict[str, dict[str, list[str]]]:
-    """Return container to resource to sorted ids."""
+    """Return the sorted device ids of a pod by container and resource."""
     return {
         name: {resource: sorted(holding.ids) for resource, holding in holdings.items()}
         for name, holdings in ledger.pod(PodUid(uid)).items()
@@ -58,7 +58,7 @@ def held_by(ledger: Ledger, uid: str) -> dict[str, dict[str, list[str]]]:
 
 
 def entries(ledger: Ledger) -> dict[str, Any]:
-    """Return a copy of everything that is committed."""
+    """Return a copy of all committed allocations."""
     return {
         uid: {name: dict(holdings) for name, holdings in ledger.pod(uid).items()}
         for uid in ledger.pods()
@@ -66,7 +66,7 @@ def entries(ledger: Ledger) -> dict[str, Any]:
 
 
 def holders(ledger: Ledger, drafts: Iterable[Draft] = ()) -> dict[tuple[str, str], set[str]]:
-    """Return (resource, device) to the pods that use it, counted independently of the ledger."""
+    """Return the pods that use each (resource, device), counted without the ledger's indexes."""
     found: dict[tuple[str, str], set[str]] = {}
     for uid in ledger.pods():
         for holdings in ledger.pod(uid).values():
@@ -90,7 +90,7 @@ def answer(wanted: Wanted, preference: fakes.Preference = fakes.first) -> Answer
 
 @attrs.define
 class Counted:
-    """A ``subscribe`` that counts its calls, and the subscriptions that have not ended."""
+    """A ``subscribe`` function that counts its calls and the subscriptions that are still open."""
 
     subscribe: Callable[..., Callable[[], None]]
     calls: int = 0
@@ -109,10 +109,10 @@ class Counted:
 
 
 class World:
-    """Endpoints, ledger and hints: everything that an admission reads.
+    """Endpoints, ledger and hint providers: all state that an admission reads.
 
-    Every resource of ``lists`` has one plugin, with GetPreferredAllocation if ``preferred`` is
-    true.
+    Every resource of ``lists`` has one plugin. It offers GetPreferredAllocation if ``preferred``
+    is True.
     """
 
     def __init__(
@@ -163,9 +163,9 @@ class World:
         context: AdmissionContext | None = None,
         rules: Rules | None = None,
     ) -> PodAllocation:
-        """Run an admission to its end and commit it. Raises Rejected.
+        """Run an admission and commit it. Raises Rejected.
 
-        An exception in ``answers`` is the error of that RPC.
+        An exception that ``answers`` raises is the error of that RPC.
         """
         allocation, steps = self.begin(pod, context, rules)
         try:
@@ -181,11 +181,12 @@ class World:
             wanted = next(steps)
             while True:
                 try:
-                    given = answers(wanted)
+                    response = answers(wanted)
                 except Exception as error:
+                    # As in the device manager, the generator handles failed RPCs.
                     wanted = steps.throw(error)
                 else:
-                    wanted = steps.send(given)
+                    wanted = steps.send(response)
         except StopIteration:
             return
 
@@ -193,7 +194,7 @@ class World:
         return held_by(self.ledger, uid)
 
     def check(self) -> None:
-        """Check the invariants: indexes are correct, and no device has two pods."""
+        """Check the invariants: indexes are correct, and no device is allocated to two pods."""
         drafts = [allocation.draft for allocation in self.open]
         self.ledger.self_check(drafts)
         shared = {key: pods for key, pods in holders(self.ledger, drafts).items() if len(pods) > 1}

@@ -32,11 +32,11 @@ GIB = 1 << 30
 
 
 class FaultyStore(MemoryStore):
-    """A store whose writes can fail, or do something in the middle."""
+    """A store whose writes can fail, or call a hook before they take effect."""
 
     broken = False
     hook: Callable[[], None] | None = None
-    """Called once, in the middle of the next write."""
+    """Called once, at the beginning of the next write."""
 
     def write(self, data: checkpoint.Contents) -> None:
         hook, self.hook = self.hook, None
@@ -48,7 +48,7 @@ class FaultyStore(MemoryStore):
 
 
 class Node:
-    """A kubelet without its servers, on a machine of two NUMA nodes."""
+    """A kubelet without servers, on a machine with two NUMA nodes."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Node:
         name: str = "plugin.sock",
         **fields: Any,
     ) -> FakePlugin:
-        """Register a plugin and let it list these devices."""
+        """Register a plugin that advertises these devices."""
         plugin = FakePlugin(ResourceName(resource), **fields)
         plugin.register(self.manager.plugins, name)
         plugin.send_list(rows)
@@ -105,7 +105,8 @@ class Node:
         return self.workers.start_container(uid, container)
 
     def new_process(self, *, reboot: bool = False) -> None:
-        """Restart the kubelet's process; plugins and pods are not back yet."""
+        """Restart the kubelet's process, without plugins and before pods are readmitted."""
+        # CPUs and memory stay allocated: on a node, they are in state files of their managers.
         providers = self.manager.providers()
         self.manager.close()
         if reboot:
@@ -115,7 +116,7 @@ class Node:
             self.manager.restore(checkpoint.loads(self.store.data))
 
     def readmit(self) -> None:
-        """Readmit every pod; then all pods are known."""
+        """Readmit every pod, and report all pod sources as ready."""
         self.workers.readmit()
         self.workers.sources_ready()
 
@@ -131,7 +132,7 @@ class Node:
         }
 
     def share(self, uid: str, container: str = "app") -> CpusAndMemory:
-        """Return a container's CPUs and memory."""
+        """Return the exclusive CPUs and the memory of a container."""
         return self.manager.state.hint_providers.allocated(PodUid(uid), ContainerName(container))
 
     def source(self) -> PodSource:
@@ -157,7 +158,7 @@ class Node:
 
 
 def rows(layout: str, prefix: str = "d", **health: str) -> list[Device]:
-    """Return a device per character: a digit is its NUMA node, ``b`` both nodes, ``-`` none.
+    """Return a device per character: a digit is its NUMA node, ``b`` means both, ``-`` none.
 
     Ids are ``d0``, ``d1`` …; ``d1="Unhealthy"`` sets a device's health.
     """

@@ -1,9 +1,8 @@
 """Locations of the repository and of the recorded vectors.
 
-The full sets of vectors are beside the repository, or where DEVICEMANAGER_VECTORS points. Where
-they are missing, as in a plain clone, tests use the sample in ``tests/data/vectors``, which
-``tools/vector_sample.py`` has chosen from them. Tests that replay vectors take a directory from
-``VECTOR_SETS``, so that their ids show which sets have been used.
+The full sets of vectors are in ``shared`` beside the repository, or in DEVICEMANAGER_VECTORS. A
+plain clone has only the sample in ``tests/data/vectors``, chosen by ``tools/vector_sample.py``.
+Tests that replay vectors are parametrized with ``VECTOR_SETS``: their ids show which were used.
 """
 
 import os

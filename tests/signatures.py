@@ -1,4 +1,4 @@
-"""The types in the signatures of public functions and classes, resolved."""
+"""Find the types in the signatures of public functions and classes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_ours(thing: Any) -> bool:
 
 @functools.cache
 def _namespace(module: str) -> Mapping[str, Any]:
-    """Return the names of a module, with those imported only for type checkers."""
+    """Return the names of a module, including those imported only for type checkers."""
     found = importlib.import_module(module)
     names = {**vars(typing), **vars(found)}
     for node in ast.parse(inspect.getsource(found)).body:
@@ -31,7 +31,7 @@ def _namespace(module: str) -> Mapping[str, Any]:
 
 
 def types_in(hint: Any) -> Iterator[Any]:
-    """Return the classes and NewTypes of which an annotation consists."""
+    """Return the classes and NewTypes in an annotation."""
     if isinstance(hint, (type, typing.NewType)) and not typing.get_args(hint):
         yield hint
     elif isinstance(hint, typing.TypeVar):
@@ -64,8 +64,8 @@ def _is_internal(thing: Any) -> bool:
 
 
 def signature_types(where: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """Return the place and the type for all types in the signature of a function, or of the
-    public members of a class, inherited ones included."""
+    """Return place and type of all types in a function's signature, or in those of a class's
+    public members, including inherited ones."""
     if inspect.isclass(thing):
         for base in filter(is_ours, thing.__mro__):
             yield from _of_class(where, base)

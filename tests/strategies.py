@@ -1,6 +1,6 @@
 """Hypothesis strategies for the values of the device manager.
 
-Deliberately small: few ids, resources and nodes, so that collisions happen.
+They use few ids, resources and NUMA nodes, so that collisions are frequent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from devicemanager.testing import fakes
 
 
 def examples(share: float) -> settings:
-    """Profile for a test that needs more examples, or that is too slow for the usual number."""
+    """Return settings with a multiple or a fraction of the profile's number of examples."""
     return settings(max_examples=max(1, round(share * settings.default.max_examples)))
 
 
@@ -28,6 +28,7 @@ POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 SCOPES = ("container", "pod")
 
 device_ids = st.integers(0, 9).map(lambda number: DeviceId(f"d{number}"))
+# Most devices are healthy, so that most requests can be satisfied.
 health = st.sampled_from([HEALTHY, HEALTHY, HEALTHY, UNHEALTHY, "Odd"])
 numa = st.sampled_from([None, (), (0,), (1,), (0, 1), (1, 0), (0, 0)])
 devices = st.builds(Device, device_ids, health, numa)
@@ -40,10 +41,10 @@ def _numbered(rows: list[tuple[str, Nodes]]) -> list[Device]:
 device_lists = (
     st.lists(st.tuples(health, numa), max_size=10).map(_numbered).flatmap(st.permutations)
 )
-"""Lists as plugins should send them: every id once, in any order."""
+"""Valid device lists: every id once, in any order."""
 
 raw_lists = st.lists(devices, max_size=14)
-"""Lists as plugins can send them: ids repeat."""
+"""Any device lists: ids can repeat."""
 
 healthy_lists = st.integers(0, 8).map(lambda n: [Device(DeviceId(f"d{i}")) for i in range(n)])
 """``n`` healthy devices without topology."""
@@ -52,7 +53,7 @@ amounts = st.integers(0, 4)
 limits = st.dictionaries(st.sampled_from(RESOURCES), amounts, max_size=2)
 
 preferences = st.sampled_from([None, fakes.first, fakes.last, fakes.one_short, fakes.garbage])
-"""How a plugin responds to GetPreferredAllocation; None: it does not offer it."""
+"""A plugin's response to GetPreferredAllocation; None if the plugin does not offer it."""
 
 policies = st.sampled_from(POLICIES)
 scopes = st.sampled_from(SCOPES)
@@ -65,12 +66,12 @@ def containers(
     limits: st.SearchStrategy[dict[ResourceName, int]] = limits,
     at_least: int = 0,
 ):
-    """Lists of containers named ``prefix0``, ``prefix1`` …"""
+    """Return tuples of containers named ``prefix0``, ``prefix1`` …"""
 
     def named(rows: list[tuple[dict[ResourceName, int], bool]]) -> tuple[Container, ...]:
         return tuple(
-            Container(ContainerName(f"{prefix}{number}"), wanted, wanted, stays)
-            for number, (wanted, stays) in enumerate(rows)
+            Container(ContainerName(f"{prefix}{number}"), amounts, amounts, restarts)
+            for number, (amounts, restarts) in enumerate(rows)
         )
 
     rows = st.lists(st.tuples(limits, restartable), min_size=at_least, max_size=at_most)
@@ -78,7 +79,7 @@ def containers(
 
 
 def pods(uid: str):
-    """Pods of one UID with up to two app and three init containers."""
+    """Return pods of one UID with up to two app and three init containers."""
     return st.builds(
         Pod,
         uid=st.just(PodUid(uid)),
@@ -93,7 +94,7 @@ few = st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 2), min_size=1,
 
 
 def light_pods(uid: str):
-    """Pods of one UID with small requests, so that several fit on a node."""
+    """Return pods of one UID with small requests, so that several fit on a node."""
     return st.builds(
         Pod,
         uid=st.just(PodUid(uid)),
@@ -113,10 +114,10 @@ full_lists = st.permutations([Device(DeviceId(f"d{n}"), HEALTHY, (n % 2,)) for n
 """Eight healthy devices on two nodes, in any order."""
 
 inventories = st.fixed_dictionaries({GPU: device_lists}, optional={NIC: device_lists})
-"""Resource to its plugin's list; the second resource can be unknown."""
+"""Device lists by resource; the second resource can be unknown."""
 
 light_pod_lists = st.tuples(*[light_pods(f"pod{number}") for number in range(3)])
 """Three pods with small requests."""
 
 full_inventories = st.fixed_dictionaries(dict.fromkeys(RESOURCES, full_lists))
-"""Enough devices of each resource."""
+"""Eight healthy devices of each resource."""

@@ -13,7 +13,7 @@ import yaml
 from devicemanager.cli import _parser, main, whole_parser
 from devicemanager.kubelet.settings import QUIRKS, Settings
 from tests.paths import ROOT
-from tests.sessions import SPARE
+from tests.sessions import NO_SUITE_PLUGINS
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ["devicemanager", "checkpoint", "podresources", "tests", "tools"]
@@ -89,7 +89,7 @@ def test_test_modules_of_pages_pass(tmp_path):
         _, source = module.values
         (tmp_path / f"test_{module.id.replace('-', '_')}.py").write_text(source)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-Werror", *SPARE, "-rA", "."],
+        [sys.executable, "-m", "pytest", "-q", "-Werror", *NO_SUITE_PLUGINS, "-rA", "."],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -191,6 +191,7 @@ def any_checksum(text):
 @pytest.mark.parametrize("page", ["docs/commands.md", "docs/tutorial.md"])
 def test_commands_print_output_shown_on_page(page, make_mock_kubelet, monkeypatch, capsys):
     shown = [each for each in sessions(ROOT / page) if each[0].startswith("devicemanager")]
+    # The first command starts the kubelet and keeps running; the others query it.
     (run, _), *reading = shown
     root = str(make_mock_kubelet(start=False).root / "r")
 
@@ -245,7 +246,7 @@ def test_settings_on_pages_exist():
     assert named <= set(Settings.__annotations__)
 
 
-def test_readme_fits_two_screens_and_names_the_size():
+def test_readme_fits_two_screens_and_names_size():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 80
     assert "210 MB" in text
@@ -255,7 +256,7 @@ def without_figures(line):
     return re.sub(r"\d+(\.\d+)? s\b", "N s", line)
 
 
-def test_check_prints_the_lines_of_the_readme(tmp_path, monkeypatch, capsys):
+def test_check_prints_lines_of_readme(tmp_path, monkeypatch, capsys):
     """The plugin has two bugs: it accepts unknown devices and registers only once."""
     [(command, shown)] = sessions(ROOT / "README.md")
     assert command == "devicemanager check -- ./plugin"
@@ -276,7 +277,7 @@ def words(page):
 
 
 def test_glossary_terms_are_used():
-    """At most twenty, in order, each used outside the glossary and with a pointer."""
+    """At most twenty terms, sorted; each is used outside the glossary and has a link."""
     page = ROOT / "docs" / "glossary.md"
     [_, _, *entries] = [row for row in rows(page) if len(row) == 3]
     terms = [re.sub(r"\(.*\)", "", row[0]).strip("` ") for row in entries]

@@ -1,4 +1,4 @@
-"""`make setup`, with interpreters that only pretend: nothing is installed here."""
+"""`make setup` with fake interpreters, so that nothing is installed; rooms of the suite."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import WIRE_ROOMS
+from tests.conftest import MEASURED_ROOMS, TESTS, WIRE_ROOMS
 from tests.paths import ROOT
 
 INTERPRETER = """#!/bin/sh
@@ -41,7 +41,7 @@ def interpreter(path, *version):
 
 
 def setup(checkout, python):
-    # The tests may run under make themselves, which hands its own ways down.
+    # If make runs the tests, these variables would pass its options on to this make.
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     env.pop("MFLAGS", None)
     return subprocess.run(
@@ -55,7 +55,7 @@ def setup(checkout, python):
     )
 
 
-def test_an_old_python_is_rejected_before_anything_is_made(checkout):
+def test_old_python_is_rejected_before_setup(checkout):
     done = setup(checkout, interpreter(checkout / "old", 3, 10, 13))
     assert done.returncode != 0
     assert done.stdout == ""
@@ -63,7 +63,7 @@ def test_an_old_python_is_rejected_before_anything_is_made(checkout):
     assert not (checkout / ".venv").exists()
 
 
-def test_it_is_set_up_once(checkout):
+def test_setup_runs_once(checkout):
     python = interpreter(checkout / "new", 3, 12, 1)
     assert setup(checkout, python).stdout == "setting up .venv\n"
     assert (checkout / ".venv/.ready").exists()
@@ -72,7 +72,7 @@ def test_it_is_set_up_once(checkout):
 
 @pytest.mark.parametrize("ready", [False, True])
 @pytest.mark.parametrize("version", [(3, 10, 13), None])
-def test_an_environment_that_does_not_work_here_is_made_anew(checkout, version, ready):
+def test_broken_environment_is_replaced(checkout, version, ready):
     leftover = checkout / ".venv/leftover"
     if version:
         interpreter(checkout / ".venv/bin/python", *version)
@@ -88,21 +88,26 @@ def test_an_environment_that_does_not_work_here_is_made_anew(checkout, version, 
     assert not leftover.exists()
 
 
-def test_an_environment_of_another_python_is_made_anew_when_it_is_renewed(checkout):
+def test_environment_of_another_python_version_is_replaced(checkout):
     setup(checkout, interpreter(checkout / "new", 3, 12, 1))
     (checkout / ".venv/leftover").touch()
-    same = interpreter(checkout / "same", 3, 12, 9)
+    same_minor = interpreter(checkout / "same", 3, 12, 9)
     (checkout / ".venv/.ready").unlink()
-    setup(checkout, same)
+    setup(checkout, same_minor)
     assert (checkout / ".venv/leftover").exists()
     (checkout / ".venv/.ready").unlink()
     setup(checkout, interpreter(checkout / "newer", 3, 13, 0))
     assert not (checkout / ".venv/leftover").exists()
 
 
-def test_the_older_lines_are_given_every_room_that_is_marked_wire():
+def test_older_libraries_run_every_room_marked_wire():
     makefile = (ROOT / "Makefile").read_text()
     (rooms,) = re.findall(r"^WIRE := (.*)$", makefile, re.MULTILINE)
     assert rooms.split() == sorted(f"tests/{room}" for room in WIRE_ROOMS)
-    marked = [path for path in (ROOT / "tests").rglob("*.py") if "mark.wire" in path.read_text()]
+    marked = [path for path in TESTS.rglob("*.py") if "mark.wire" in path.read_text()]
     assert marked == [Path(__file__)]
+
+
+def test_rooms_of_suite_exist():
+    """A room that has moved would lose its marker, or the coverage of its processes."""
+    assert [room for room in (*WIRE_ROOMS, *MEASURED_ROOMS) if not (TESTS / room).is_dir()] == []

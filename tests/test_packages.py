@@ -1,14 +1,11 @@
-"""A project with modules ``protos`` or ``checkpoint``: its imports and ours both work."""
+"""A user's project can have modules named ``protos``, ``checkpoint`` or ``podresources``."""
 
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 from tests.paths import ROOT
-from tests.sessions import SPARE
+from tests.sessions import NO_SUITE_PLUGINS, run_python
 
 OURS = ["checkpoint", "podresources", "protos"]
 ADMISSION = """
@@ -26,7 +23,7 @@ with MockKubelet() as kubelet, SimulatedPluginFactory(kubelet) as simulate:
 
 @pytest.fixture
 def project(tmp_path):
-    """A project with modules of all three names, in three forms."""
+    """A project with a module, a package and a package with a submodule of these names."""
     for name, text in {
         "checkpoint.py": "MINE = 'a training checkpoint'\n",
         "podresources/__init__.py": "MINE = 'my client'\n",
@@ -38,20 +35,8 @@ def project(tmp_path):
     return tmp_path
 
 
-def run(project, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=project,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
-
-
 def output(project, code):
-    done = run(project, "-W", "error", "-c", code)
+    done = run_python("-W", "error", "-c", code, cwd=project)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -63,13 +48,13 @@ print(checkpoint.MINE, podresources.MINE, protos.api_pb2.MINE, sep=", ")
 
 
 @pytest.mark.parametrize("order", [(MINE, ADMISSION), (ADMISSION, MINE)])
-def test_kubelet_and_plugin_run_beside_modules_of_the_same_names(project, order):
+def test_kubelet_and_plugin_run_beside_modules_of_same_names(project, order):
     lines = output(project, "".join(order))
     assert sorted(lines) == ["1", "a training checkpoint, my client, my messages"]
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_one_hidden_package_leaves_the_others_public(tmp_path, name):
+def test_one_hidden_package_leaves_others_public(tmp_path, name):
     (tmp_path / f"{name}.py").write_text("MINE = 1\n")
     others = sorted(set(OURS) - {name})
     lines = output(
@@ -92,7 +77,7 @@ except podresources.SocketNotFound as error:
     assert output(tmp_path, code) == ["True"]
 
 
-def test_fixtures_work_beside_modules_of_the_same_names(project):
+def test_fixtures_work_beside_modules_of_same_names(project):
     (project / "conftest.py").write_text("import checkpoint\nassert checkpoint.MINE\n")
     (project / "test_it.py").write_text(
         "from protos.api_pb2 import MINE\n"
@@ -103,7 +88,7 @@ def test_fixtures_work_beside_modules_of_the_same_names(project):
         "    import podresources\n"
         "    assert podresources.MINE == 'my client'\n"
     )
-    done = run(project, "-m", "pytest", "-q", "-W", "error", *SPARE)
+    done = run_python("-m", "pytest", "-q", "-W", "error", *NO_SUITE_PLUGINS, cwd=project)
     assert done.returncode == 0, done.stdout
 
 
@@ -116,25 +101,27 @@ def test_fixtures_work_beside_modules_of_the_same_names(project):
     ],
 )
 def test_command_reports_its_own_errors(project, arguments, text):
-    done = run(project, "-m", "devicemanager", *arguments)
+    done = run_python("-m", "devicemanager", *arguments, cwd=project)
     assert done.returncode != 0
     assert text in done.stderr
     assert "a bug" not in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_namespace_package_of_the_same_name_is_importable(tmp_path):
+def test_namespace_package_of_same_name_is_importable(tmp_path):
     (tmp_path / "protos").mkdir()
     (tmp_path / "protos/api_pb2.py").write_text("MINE = 'my messages'\n")
     code = "import protos.api_pb2\nfrom protos import deviceplugin_v1beta1\n"
     assert output(tmp_path, code + "print(protos.api_pb2.MINE)") == ["my messages"]
 
 
-def test_missing_package_error_names_the_hiding_module(project):
-    """The package ``devicemanager`` was copied without the others."""
+def test_missing_package_error_names_hiding_module(project):
+    """Covers a copy of the package ``devicemanager`` without the three others."""
     copied = project / "copied"
     shutil.copytree(ROOT / "devicemanager", copied / "devicemanager")
-    done = run(project, "-c", "from devicemanager import MockKubelet", PYTHONPATH=str(copied))
+    done = run_python(
+        "-c", "from devicemanager import MockKubelet", PYTHONPATH=str(copied), cwd=project
+    )
     assert done.stderr.splitlines()[-1] == (
         f"ImportError: {project}/checkpoint.py hides the package checkpoint that comes with "
         "devicemanager: rename it, or move it into a package"

@@ -1,6 +1,5 @@
-"""The wheel contains the four packages and nothing else, and works without the source tree."""
+"""The wheel contains only the four packages and works without the source tree."""
 
-import os
 import subprocess
 import sys
 import tarfile
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from tests.sessions import run_python
 
 PACKAGES = {"devicemanager", "checkpoint", "podresources", "protos"}
 HEAVY = ["google.protobuf", "grpc", "kubernetes", "rich", "watchdog", "yaml"]
@@ -19,6 +19,7 @@ HEAVY = ["google.protobuf", "grpc", "kubernetes", "rich", "watchdog", "yaml"]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     directory = tmp_path_factory.mktemp("wheel")
+    # Without isolation, pip uses the installed build backend and needs no network.
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     command += ["--no-build-isolation", "--wheel-dir", str(directory), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -52,26 +53,19 @@ def installed(wheel, tmp_path_factory):
 
 def python(installed, code):
     """Run a new interpreter that finds the wheel's packages before this tree's."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "error", "-c", code],
-        env=os.environ | {"PYTHONPATH": str(installed)},
-        cwd=installed,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    arguments = ("-P", "-W", "error", "-c", code)
+    done = run_python(*arguments, cwd=installed, PYTHONPATH=str(installed))
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def test_wheel_contains_only_the_four_packages_and_metadata(wheel):
+def test_wheel_contains_only_four_packages_and_metadata(wheel):
     tops = {name.partition("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
     assert len(tops) == len(PACKAGES) + 1
 
 
-def test_wheel_contains_every_file_of_the_packages(wheel):
+def test_wheel_contains_every_file_of_packages(wheel):
     packed = {name for name in wheel.namelist() if name.partition("/")[0] in PACKAGES}
     here = {
         path.relative_to(ROOT).as_posix()
@@ -96,7 +90,7 @@ def test_metadata_has_licence_and_entry_points(wheel):
     assert dict(points["pytest11"]) == {"devicemanager": "devicemanager.testing.pytest_plugin"}
 
 
-def test_sdist_contains_the_sources_of_the_wheel_and_the_tests(sdist, wheel):
+def test_sdist_contains_sources_of_wheel_and_tests(sdist, wheel):
     packed = {name for name in wheel.namelist() if name.partition("/")[0] in PACKAGES}
     assert {name: sdist.get(name) for name in packed} == {name: wheel.read(name) for name in packed}
     assert {"LICENSE", "Makefile", "README.md", "constraints/dev.txt"} <= set(sdist)
@@ -104,17 +98,17 @@ def test_sdist_contains_the_sources_of_the_wheel_and_the_tests(sdist, wheel):
     assert not [name for name in sdist if name.startswith((".venv", ".cache", ".git/"))]
 
 
-def test_tools_and_tests_are_not_in_the_wheel(wheel):
+def test_tools_and_tests_are_not_in_wheel(wheel):
     assert {name.partition("/")[0] for name in wheel.namelist()}.isdisjoint({"tools", "tests"})
 
 
 @pytest.mark.parametrize("package", sorted(PACKAGES))
-def test_package_imports_from_the_wheel_without_a_warning(installed, package):
+def test_package_imports_from_wheel_without_warning(installed, package):
     found = python(installed, f"import {package}; print({package}.__file__)")
     assert Path(found) == installed / package / "__init__.py"
 
 
-def test_messages_and_stubs_import_from_the_wheel(installed):
+def test_messages_and_stubs_import_from_wheel(installed):
     code = (
         "from protos import deviceplugin_v1beta1 as dp, podresources_v1_grpc\n"
         "print(dp.Device(ID='gpu0').ID, dp.__file__)"
@@ -122,7 +116,7 @@ def test_messages_and_stubs_import_from_the_wheel(installed):
     assert python(installed, code) == f"gpu0 {installed}/protos/deviceplugin_v1beta1.py"
 
 
-def test_wheel_works_beside_modules_of_the_same_names(installed, tmp_path):
+def test_wheel_works_beside_modules_of_same_names(installed, tmp_path):
     for name in ["checkpoint", "podresources", "protos"]:
         (tmp_path / f"{name}.py").write_text("MINE = 1")
     code = (
@@ -135,7 +129,7 @@ def test_wheel_works_beside_modules_of_the_same_names(installed, tmp_path):
     assert python(installed, code) == "1 1 1"
 
 
-def test_command_of_the_wheel_can_be_called(installed):
+def test_command_of_wheel_can_be_called(installed):
     assert python(installed, "from devicemanager.cli import main; print(callable(main))") == "True"
 
 

@@ -29,9 +29,9 @@ type Verdict struct {
 	} `json:"timeline"`
 }
 
-// Check certifies a plugin: it runs "devicemanager check" with the options and the plugin's
-// command, and makes each check a subtest. In the command, {plugin_dir} is the directory of
-// kubelet.sock. Checks that do not apply are skipped, warnings are logged.
+// Check certifies a plugin. It runs "devicemanager check" with the options and the plugin's
+// command, and reports each check as a subtest. In the command, {plugin_dir} stands for the
+// directory of kubelet.sock. Checks that do not apply are skipped; warnings are logged.
 func Check(t *testing.T, options []string, plugin ...string) {
 	t.Helper()
 	arguments := append([]string{"check", "-o", "json"}, options...)
@@ -59,7 +59,7 @@ func Check(t *testing.T, options []string, plugin ...string) {
 	}
 }
 
-// String describes the result and what is needed to understand it.
+// String describes the result, with the plugin's output and the events that led to it.
 func (v Verdict) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s: %s\n  seen:      %s\n  expected:  %s\n  on a node: %s\n",

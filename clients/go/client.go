@@ -38,10 +38,10 @@ func NewClient(socket string) *Client {
 	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Error is the answer to a request that failed.
+// Error is the response to a request that failed.
 type Error struct {
 	Status int
 	// Detail is one line with the problem. For a wait that timed out, more lines show the events
@@ -51,8 +51,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Detail }
 
-// do sends body as JSON, or as YAML if it is a string, and decodes the answer into answer, if
-// that is not nil.
+// do sends body as JSON, or as YAML if it is a string. It decodes the response into answer, unless
+// answer is nil.
 func (c *Client) do(ctx context.Context, method, path string, body, answer any) error {
 	response, err := c.send(ctx, method, path, body)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	return nil, &Error{response.StatusCode, problem.Detail}
 }
 
-// lines reads an answer of one JSON value per line.
+// lines reads a response with one JSON value per line.
 func lines[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
 	response, err := c.send(ctx, "GET", path+"?"+query.Encode(), nil)
 	if err != nil {
@@ -127,8 +127,8 @@ func lines[T any](ctx context.Context, c *Client, path string, query url.Values)
 	}
 }
 
-// Admit admits a pod: a manifest as YAML or JSON text, or a value that encodes to one, such
-// as a corev1.Pod. A rejection is an answer and not an error.
+// Admit admits a pod. The manifest is YAML or JSON text, or a value that encodes to JSON, such as
+// a corev1.Pod. A rejection is not an error; see Admission.Admitted.
 func (c *Client) Admit(ctx context.Context, manifest any) (*Admission, error) {
 	var answer Admission
 	return &answer, c.do(ctx, "POST", "/pods", manifest, &answer)
@@ -146,13 +146,13 @@ func (c *Client) Finish(ctx context.Context, uid string, exitCode int) (*Finishe
 	return &answer, c.do(ctx, "POST", "/pods/"+url.PathEscape(uid)+"/finish", body, &answer)
 }
 
-// Pods lists the pods that are known and not deleted.
+// Pods lists all pods that are not deleted.
 func (c *Client) Pods(ctx context.Context) (*PodList, error) {
 	var answer PodList
 	return &answer, c.do(ctx, "GET", "/pods", nil, &answer)
 }
 
-// Devices lists the devices of a resource, or of all if it is empty.
+// Devices lists the devices of a resource, or of all resources if it is empty.
 func (c *Client) Devices(ctx context.Context, resource string) (*DeviceList, error) {
 	query := url.Values{}
 	if resource != "" {
@@ -162,7 +162,7 @@ func (c *Client) Devices(ctx context.Context, resource string) (*DeviceList, err
 	return &answer, c.do(ctx, "GET", "/devices?"+query.Encode(), nil, &answer)
 }
 
-// Resources lists the numbers of devices of each resource.
+// Resources lists all resources with their numbers of devices.
 func (c *Client) Resources(ctx context.Context) (*ResourceList, error) {
 	var answer ResourceList
 	return &answer, c.do(ctx, "GET", "/resources", nil, &answer)
@@ -194,19 +194,19 @@ func (c *Client) StartServing(ctx context.Context) error {
 	return c.do(ctx, "POST", "/node/start", nil, nil)
 }
 
-// WaitForResource waits until the number of allocatable devices is as given. The error shows the
-// events so far.
+// WaitForResource waits until a resource has the requested number of allocatable devices. On
+// timeout, the error shows the events so far.
 func (c *Client) WaitForResource(ctx context.Context, wait ResourceWait) error {
 	return c.do(ctx, "POST", "/waits/resource", wait, nil)
 }
 
-// WaitForEvent waits for the next event that matches. The error shows the events so far.
+// WaitForEvent waits for the next matching event. On timeout, the error shows the events so far.
 func (c *Client) WaitForEvent(ctx context.Context, wait EventWait) (*Event, error) {
 	var answer Event
 	return &answer, c.do(ctx, "POST", "/waits/event", wait, &answer)
 }
 
-// SetFault sets a fault by its line, such as "reject-register:times=2".
+// SetFault injects a fault, described as in "reject-register:times=2".
 func (c *Client) SetFault(ctx context.Context, spec string) (*Fault, error) {
 	var answer Fault
 	return &answer, c.do(ctx, "POST", "/faults", map[string]any{"spec": spec}, &answer)
@@ -217,7 +217,7 @@ func (c *Client) ClearFaults(ctx context.Context) error {
 	return c.do(ctx, "DELETE", "/faults", nil, nil)
 }
 
-// Events returns the events after the one with this number; 0 for all that are stored.
+// Events returns the events after event number since; 0 returns all stored events.
 func (c *Client) Events(ctx context.Context, since int64) ([]Event, error) {
 	return lines[Event](ctx, c, "/events", url.Values{"since": {fmt.Sprint(since)}})
 }

@@ -33,16 +33,15 @@ const (
 	shownEvents  = 40
 )
 
-// Kubelet is the mock kubelet of one test. Where a method of Client returns an error, the same
-// method here fails the test.
+// Kubelet is the mock kubelet of one test. Its methods fail the test where those of Client return
+// an error.
 type Kubelet struct {
 	*Client
 	t    testing.TB
 	root string
 }
 
-// Start runs a mock kubelet until the end of the test. options are more options of
-// "devicemanager run".
+// Start runs a mock kubelet until the end of the test, with options of "devicemanager run".
 func Start(t testing.TB, options ...string) *Kubelet {
 	t.Helper()
 	root, err := os.MkdirTemp("", "mk-")
@@ -53,7 +52,7 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	arguments := append([]string{"run", "--root", root, "--control", "-o", "json"}, options...)
 	command := exec.Command(program(), arguments...)
-	// So that the kubelet exits with this process, even if this is killed.
+	// The kernel then stops the kubelet even if this process is killed.
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	printed := &output{}
 	command.Stderr = printed
@@ -73,7 +72,7 @@ func Start(t testing.TB, options ...string) *Kubelet {
 	isUp := false
 	t.Cleanup(func() {
 		if t.Failed() && isUp {
-			t.Log(k.story())
+			t.Log(k.recentEvents())
 		}
 		k.Client.Close()
 		_ = command.Process.Signal(syscall.SIGTERM)
@@ -81,7 +80,7 @@ func Start(t testing.TB, options ...string) *Kubelet {
 		case <-ended:
 		case <-time.After(stopTimeout):
 			_ = command.Process.Kill()
-			t.Errorf("mock kubelet: still ran %v after SIGTERM", stopTimeout)
+			t.Errorf("mock kubelet: still running %v after SIGTERM", stopTimeout)
 		}
 	})
 	select {
@@ -89,14 +88,14 @@ func Start(t testing.TB, options ...string) *Kubelet {
 		isUp = true
 	case err := <-ended:
 		ended <- err
-		t.Fatalf("mock kubelet ended: %v: %s", err, printed)
+		t.Fatalf("mock kubelet exited: %v: %s", err, printed)
 	case <-time.After(startTimeout):
 		t.Fatalf("mock kubelet: not ready after %v: %s", startTimeout, printed)
 	}
 	return k
 }
 
-// read reads the lines on standard output until its end, and closes ready at the line "ready".
+// read reads standard output until its end, and closes ready when the kubelet reports that it is.
 func read(stdout io.Reader, ready chan<- struct{}) {
 	for scanner := bufio.NewReader(stdout); ; {
 		line, err := scanner.ReadBytes('\n')
@@ -139,7 +138,7 @@ func (k *Kubelet) PodResourcesSocket() string {
 	return filepath.Join(k.root, "pod-resources", "kubelet.sock")
 }
 
-// Admit admits a pod; see Client.Admit. A rejection is an answer.
+// Admit admits a pod; see Client.Admit. A rejection does not fail the test.
 func (k *Kubelet) Admit(manifest any) *Admission {
 	k.t.Helper()
 	return must[*Admission](k, "Admit")(k.Client.Admit(context.Background(), manifest))
@@ -157,14 +156,14 @@ func (k *Kubelet) Finish(uid string, exitCode int) *Finished {
 	return must[*Finished](k, "Finish")(k.Client.Finish(context.Background(), uid, exitCode))
 }
 
-// WaitForResource waits up to 10 s until the number of allocatable devices is as given.
+// WaitForResource waits up to 10 s until a resource has this number of allocatable devices.
 func (k *Kubelet) WaitForResource(resource string, count int64) {
 	k.t.Helper()
 	wait := ResourceWait{Resource: resource, Count: &count}
 	k.check("WaitForResource", k.Client.WaitForResource(context.Background(), wait))
 }
 
-// WaitForEvent waits up to 10 s for the next event that matches.
+// WaitForEvent waits up to 10 s for the next matching event.
 func (k *Kubelet) WaitForEvent(wait EventWait) *Event {
 	k.t.Helper()
 	return must[*Event](k, "WaitForEvent")(k.Client.WaitForEvent(context.Background(), wait))
@@ -182,7 +181,7 @@ func (k *Kubelet) Reboot() {
 	k.check("Reboot", k.Client.Reboot(context.Background()))
 }
 
-// Fault sets a fault by its line, such as "reject-register:times=2".
+// Fault injects a fault, described as in "reject-register:times=2".
 func (k *Kubelet) Fault(spec string) *Fault {
 	k.t.Helper()
 	return must[*Fault](k, "Fault")(k.Client.SetFault(context.Background(), spec))
@@ -212,7 +211,7 @@ func (k *Kubelet) Devices(resource string) []DeviceStatus {
 	return must[*DeviceList](k, "Devices")(k.Client.Devices(context.Background(), resource)).Items
 }
 
-// Events returns the events after the one with this number; 0 for all that are stored.
+// Events returns the events after event number since; 0 returns all stored events.
 func (k *Kubelet) Events(since int64) []Event {
 	k.t.Helper()
 	return must[[]Event](k, "Events")(k.Client.Events(context.Background(), since))
@@ -225,8 +224,8 @@ func (k *Kubelet) check(what string, err error) {
 	}
 }
 
-// must returns a function that fails the test for an error. It returns a function because Go has
-// no methods with type parameters.
+// must returns a function that returns its first argument, or fails the test if there is an error.
+// It is not a method, because methods in Go have no type parameters.
 func must[T any](k *Kubelet, what string) func(T, error) T {
 	k.t.Helper()
 	return func(value T, err error) T {
@@ -236,7 +235,8 @@ func must[T any](k *Kubelet, what string) func(T, error) T {
 	}
 }
 
-func (k *Kubelet) story() string {
+// recentEvents describes the latest events, for the output of a failed test.
+func (k *Kubelet) recentEvents() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	events, err := k.Client.Events(ctx, 0)

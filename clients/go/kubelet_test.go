@@ -18,7 +18,7 @@ spec:
     resources: {limits: {vendor.com/gpu: 2}}
 `
 
-func TestAPod(t *testing.T) {
+func TestPodKeepsDevicesAfterRestart(t *testing.T) {
 	kubelet := Start(t, "--simulate", "vendor.com/gpu=2")
 	kubelet.WaitForResource("vendor.com/gpu", 2)
 	admission := kubelet.Admit(pod)
@@ -31,7 +31,7 @@ func TestAPod(t *testing.T) {
 	}
 	other := kubelet.Admit(strings.ReplaceAll(pod, "train", "other"))
 	if other.Admitted || other.Reason != "UnexpectedAdmissionError" {
-		t.Errorf("a second pod: %+v", other)
+		t.Errorf("second pod: %+v", other)
 	}
 	if calls := kubelet.Calls("vendor.com/gpu", "Allocate"); len(calls) != 1 {
 		t.Errorf("%d calls of Allocate", len(calls))
@@ -45,11 +45,11 @@ func TestAPod(t *testing.T) {
 	}
 	kubelet.Delete("train")
 	if !kubelet.Admit(strings.ReplaceAll(pod, "train", "third")).Admitted {
-		t.Error("the devices are not free again")
+		t.Error("the devices of a deleted pod are not free")
 	}
 }
 
-func TestAFault(t *testing.T) {
+func TestFaultsAreInjectedAndCleared(t *testing.T) {
 	kubelet := Start(t, "--simulate", "vendor.com/gpu=1")
 	kubelet.Fault("fail-call:rpc=Allocate,text=not today")
 	rejected := kubelet.Admit(strings.ReplaceAll(pod, "gpu: 2", "gpu: 1"))
@@ -63,7 +63,7 @@ func TestAFault(t *testing.T) {
 	}
 }
 
-// Run by tests/interop/test_go_client.py, which checks the output.
+// tests/interop/test_go_client.py sets the variable and checks the output.
 func TestUnknownOption(t *testing.T) {
 	if os.Getenv("UNKNOWN_OPTION") == "" {
 		t.Skip("UNKNOWN_OPTION is not set")
@@ -92,7 +92,7 @@ func TestCheck(t *testing.T) {
 	Check(t, options, program(), "simulate", "--directory", "{plugin_dir}")
 }
 
-// Fails, in a separate process that tests/interop/test_go_client.py starts.
+// With the variable that tests/interop/test_go_client.py sets, this test fails on purpose.
 func TestCheckFails(t *testing.T) {
 	plugin := os.Getenv("BROKEN_PLUGIN")
 	if plugin == "" {

@@ -1,4 +1,4 @@
-// Package devices reads from a kubelet's PodResources API which container has which devices.
+// Package devices lists the devices of each container, from a kubelet's PodResources API.
 package devices
 
 import (

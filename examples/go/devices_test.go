@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The second call fails: a fault that an exporter has to handle.
+// The second call fails with UNAVAILABLE, which an exporter must tolerate.
 const script = `
 allocatable:
   devices: [{resource_name: vendor.com/gpu, count: 4}]

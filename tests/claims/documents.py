@@ -1,5 +1,7 @@
 """Short documents of the API for tests."""
 
+import yaml
+
 from devicemanager.claims.v1alpha1.objects import API_VERSION
 from devicemanager.claims.v1alpha1.reading import read_object
 
@@ -39,3 +41,10 @@ def config(name="settings", namespace="default", **content):
 
 def read(found):
     return read_object(found)
+
+
+def write(directory, name, *documents):
+    """Write a YAML file with these documents; return its path."""
+    path = directory / name
+    path.write_text(yaml.safe_dump_all(documents))
+    return path

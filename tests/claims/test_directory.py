@@ -3,11 +3,10 @@
 import queue
 
 import pytest
-import yaml
 
 from devicemanager.claims.directory import ClaimsDirectory, ObjectFiles
 from devicemanager.claims.errors import ClaimsError
-from tests.claims.documents import claim, config, device_class, pool
+from tests.claims.documents import claim, config, device_class, pool, write
 
 TIMEOUT = 20
 
@@ -31,12 +30,6 @@ class Owner:
 
     def all_calls(self):
         return [self.calls.get_nowait() for _ in range(self.calls.qsize())]
-
-
-def write(directory, name, *documents):
-    path = directory / name
-    path.write_text(yaml.safe_dump_all(documents))
-    return path
 
 
 @pytest.fixture

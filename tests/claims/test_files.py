@@ -7,15 +7,9 @@ import yaml
 
 from devicemanager.claims.errors import ClaimsError, InvalidObject
 from devicemanager.claims.files import identity, read_paths, read_source
-from tests.claims.documents import claim, config, device_class, pool, read
+from tests.claims.documents import claim, config, device_class, pool, read, write
 
 CLASS = device_class()
-
-
-def write(directory, name, *documents):
-    path = directory / name
-    path.write_text(yaml.safe_dump_all(documents))
-    return path
 
 
 @pytest.mark.parametrize(

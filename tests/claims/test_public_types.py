@@ -1,19 +1,12 @@
-"""The types in public signatures of ``devicemanager.claims`` are public, too."""
+"""A user of a strict type checker can annotate all that ``devicemanager.claims`` returns."""
 
-import importlib
 import importlib.util
-import inspect
 import subprocess
 import sys
-import typing
 
 import pytest
 
-from devicemanager import claims
 from tests.paths import ROOT
-from tools.api_page import PUBLIC
-
-OURS = ("devicemanager", "checkpoint", "podresources")
 
 PROGRAM = '''
 from collections.abc import Mapping, Sequence
@@ -121,45 +114,3 @@ def test_strict_user_program_type_checks(tmp_path):
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert done.returncode == 0, done.stdout
-
-
-def public_types():
-    for name in PUBLIC:
-        package = importlib.import_module(name)
-        for member in package.__all__:
-            yield getattr(package, member)
-
-
-def functions_of(member):
-    """The functions and properties of a public name, without private ones and constructors."""
-    if not inspect.isclass(member):
-        return [member] if inspect.isroutine(member) else []
-    found = []
-    for name in dir(member):
-        value = inspect.getattr_static(member, name)
-        value = value.fget if isinstance(value, property) else inspect.unwrap(value)
-        value = getattr(value, "__func__", value)
-        if not name.startswith("_") and inspect.isfunction(value):
-            found.append(value)
-    return found
-
-
-def types_in(hint):
-    """The classes that a type hint names."""
-    if inspect.isclass(hint) and typing.get_origin(hint) is None:
-        yield hint
-    for argument in typing.get_args(hint):
-        yield from types_in(argument)
-
-
-@pytest.mark.parametrize("name", claims.__all__)
-def test_public_signatures_name_public_types_only(name):
-    member = getattr(claims, name)
-    hints = [hint for each in functions_of(member) for hint in typing.get_type_hints(each).values()]
-    if inspect.isclass(member):
-        fields = typing.get_type_hints(member)
-        hints += [hint for field, hint in fields.items() if not field.startswith("_")]
-    named = {each for hint in hints for each in types_in(hint)}
-    ours = {each for each in named if each.__module__.partition(".")[0] in OURS}
-    private = ours - {each for each in public_types() if inspect.isclass(each)}
-    assert private == set()

@@ -1,12 +1,11 @@
 """A fake API server and clients of it."""
 
-import time
-
 import pytest
 
 from devicemanager.cluster.client.api import ApiClient
 from devicemanager.cluster.client.credentials import load
 from devicemanager.cluster.fake_apiserver import FakeApiServer
+from tests.timing import wait_until
 
 
 @pytest.fixture
@@ -37,12 +36,5 @@ def api(connect):
 
 @pytest.fixture
 def until():
-    """Wait until a test returns True."""
-
-    def until(test, seconds=50):
-        end = time.monotonic() + seconds
-        while not test():
-            assert time.monotonic() < end, f"not in {seconds} s"
-            time.sleep(0.01)
-
-    return until
+    """``wait_until``, as a fixture."""
+    return wait_until

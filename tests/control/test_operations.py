@@ -312,10 +312,3 @@ def test_problems_are_as_documented(raw):
 def test_document_is_served(raw):
     reply = raw.ask("GET", "/openapi.json")
     assert json.loads(reply.body) == json.loads(text(TABLE))
-
-
-@pytest.mark.parametrize("name", ["ControlServer", "MockKubeletClient", "ControlError"])
-def test_public_names(name):
-    import devicemanager.control
-
-    assert getattr(devicemanager.control, name).__name__ == name

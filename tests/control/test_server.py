@@ -8,7 +8,6 @@ import re
 import socket
 import stat
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from devicemanager.control.request import Budget
 from devicemanager.control.router import WORKERS
 from devicemanager.testing import pod_manifest
 from tests.helpers import Counted
+from tests.timing import wait_until
 
 GPU = "vendor.com/gpu"
 
@@ -195,21 +195,14 @@ def test_idle_and_stalled_clients_are_disconnected(server, monkeypatch, simulate
         assert said(half) == b""
     with connected(server) as deaf:
         deaf.sendall(get("/openapi.json", close=False) * 200)
-        until(lambda: state_of(server).connections)
-        until(lambda: not state_of(server).connections)
+        wait_until(lambda: state_of(server).connections)
+        wait_until(lambda: not state_of(server).connections)
 
 
 def state_of(server):
     """Return uvicorn's own ``connections`` and ``tasks`` (requests in progress), which a client
     cannot see."""
     return server._server.server_state
-
-
-def until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_number_of_connections_is_limited(mock_kubelet, monkeypatch):
@@ -219,7 +212,7 @@ def test_number_of_connections_is_limited(mock_kubelet, monkeypatch):
         with connected(server) as fifth:
             assert said(fifth) == b""
         clients.pop().close()
-        until(lambda: len(state_of(server).connections) == 3)
+        wait_until(lambda: len(state_of(server).connections) == 3)
         assert MockKubeletClient(server.socket_path).is_serving
     assert 4 <= max_connections() <= 2048
 
@@ -239,7 +232,7 @@ def test_waits_and_streams_use_no_threads(client, server, mock_kubelet, simulate
         for _ in range(60):
             stack.enter_context(connected(server)).sendall(get("/v1/events?follow=true"))
         waits = [pool.submit(client.wait_for_resource, GPU, 1) for _ in range(60)]
-        until(lambda: len(state_of(server).tasks) >= 120)
+        wait_until(lambda: len(state_of(server).tasks) >= 120)
         ours = threading.active_count() - before - 60
         assert ours <= WORKERS
         # None of them delays an admission.
@@ -255,7 +248,7 @@ def test_stop_ends_waits_and_streams(mock_kubelet):
     assert next(follow).kind is EventKind.STARTED
     with ThreadPoolExecutor(1) as pool:
         wait = pool.submit(client.wait_for_resource, GPU, timeout=600)
-        until(lambda: len(state_of(server).tasks) >= 2)
+        wait_until(lambda: len(state_of(server).tasks) >= 2)
         server.stop()
         assert list(follow) == []
         with pytest.raises((WaitTimeout, ControlError)):
@@ -284,12 +277,12 @@ def _many_clients(server):
             follower.recv(1)
 
     some(0)
-    until(lambda: not state_of(server).tasks)
+    wait_until(lambda: not state_of(server).tasks)
     before = descriptors()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(some, range(100)))
-    until(lambda: not state_of(server).connections)
-    until(lambda: not state_of(server).tasks)
+    wait_until(lambda: not state_of(server).connections)
+    wait_until(lambda: not state_of(server).tasks)
     assert descriptors() <= before
     threads = [each.name for each in threading.enumerate() if "AnyIO" in each.name]
     assert len(threads) <= WORKERS
@@ -326,7 +319,9 @@ def test_slow_reader_buffers_only_a_piece_of_a_long_line(server, mock_kubelet):
     mock_kubelet.events.publish(EventKind.DEVICES_UPDATED, "long", text=text)
     with connected(server) as slow:
         slow.sendall(get("/v1/events?kind=devices-updated"))
-        until(lambda: [each for each in state_of(server).connections if each.flow.write_paused])
+        wait_until(
+            lambda: [each for each in state_of(server).connections if each.flow.write_paused]
+        )
         (connection,) = state_of(server).connections
         assert connection.transport.get_write_buffer_size() < 1 << 18
         assert text.encode() in re.sub(rb"\r\n[0-9a-f]+\r\n", b"", said(slow))

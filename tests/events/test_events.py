@@ -30,7 +30,7 @@ def test_published_events_have_time_and_details():
     assert (first.is_warning, second.is_warning) == (True, False)
 
 
-def test_recent_returns_the_latest_events():
+def test_recent_returns_latest_events():
     stream = EventStream(keep=3)
     for number in range(5):
         stream.publish(STARTED if number % 2 else STOPPED, str(number))
@@ -87,10 +87,10 @@ def test_message_is_escaped_and_cut():
     assert event.message.startswith(r"\x1b[2Jxxx")
     assert len(event.message) < 3000
     assert len(event.resource) == 512
-    assert event.details == {"device": "\x1b[2J"}  # details are not changed
+    assert event.details == {"device": "\x1b[2J"}  # details are stored unchanged
 
 
-def test_is_delivering_is_true_inside_a_callback():
+def test_is_delivering_is_true_inside_callback():
     stream = EventStream()
     seen = []
     stream.subscribe(lambda event: seen.append(stream.is_delivering))
@@ -98,7 +98,7 @@ def test_is_delivering_is_true_inside_a_callback():
     assert seen == [True] and not stream.is_delivering
 
 
-def test_wait_returns_at_once_if_the_condition_holds():
+def test_wait_returns_at_once_if_condition_holds():
     assert EventStream().wait_for(lambda: True, timeout=0)
 
 
@@ -108,15 +108,15 @@ def test_wait_times_out():
     assert evaluated == [1]
 
 
-def test_wait_evaluates_the_condition_after_each_event():
-    # The condition may call the stream itself.
+def test_wait_evaluates_condition_after_each_event():
+    # The condition calls the stream, which would deadlock if a wait held the stream's lock.
     stream = EventStream()
     evaluated = threading.Event()
 
-    def is_there() -> bool:
-        there = bool(stream.recent(STARTED))
+    def has_started() -> bool:
+        started = bool(stream.recent(STARTED))
         evaluated.set()
-        return there
+        return started
 
     def publish() -> None:
         assert evaluated.wait(PATIENCE)
@@ -125,17 +125,17 @@ def test_wait_evaluates_the_condition_after_each_event():
 
     thread = threading.Thread(target=publish)
     thread.start()
-    assert stream.wait_for(is_there, PATIENCE)
+    assert stream.wait_for(has_started, PATIENCE)
     thread.join(PATIENCE)
 
 
-def test_event_during_the_evaluation_is_not_missed():
+def test_event_during_evaluation_is_not_missed():
     class NeverWaits(threading.Condition):
         def wait(self, timeout: float | None = None) -> bool:
-            raise AssertionError("waits although something happened")
+            raise AssertionError("waits although an event was published")
 
     stream = EventStream()
-    # Without this, a missed event would only make the wait slower.
+    # With a real condition, a missed event would only delay the end of the wait.
     stream._changed = NeverWaits()
     evaluations = []
 
@@ -193,10 +193,10 @@ def test_system_clock_fires_and_cancels_timers():
     assert set(threading.enumerate()) <= before
 
 
-def test_timers_of_a_system_clock_share_one_thread(monkeypatch):
+def test_timers_of_system_clock_share_one_thread(monkeypatch):
     failures = []
     monkeypatch.setattr(threading, "excepthook", lambda args: failures.append(args.exc_value))
-    others = set(threading.enumerate())  # timers of kubelets that other tests did not close
+    others = set(threading.enumerate())  # includes timers of kubelets that other tests left open
     clock = SystemClock()
     called, both = [], threading.Event()
 
@@ -223,16 +223,16 @@ def test_timers_of_a_system_clock_share_one_thread(monkeypatch):
     assert not thread.is_alive()
     both.clear()
     clock.call_at(clock.monotonic(), both.set)
-    assert both.wait(PATIENCE), "another thread starts when there is something to do"
+    assert both.wait(PATIENCE), "no new thread for a timer after the last one ended"
 
 
-def test_cancel_waits_only_for_the_timers_own_callback():
+def test_cancel_waits_only_for_timers_own_callback():
     clock = SystemClock()
     entered, leave, inside = threading.Event(), threading.Event(), threading.Event()
     ended = []
 
     def slow():
-        cancel()  # from the callback itself: no wait
+        cancel()  # must not wait, because the callback itself calls it
         entered.set()
         leave.wait(PATIENCE)
         ended.append(True)
@@ -247,7 +247,7 @@ def test_cancel_waits_only_for_the_timers_own_callback():
     assert ended
 
 
-def test_timer_without_a_thread_is_an_error_and_is_removed(monkeypatch):
+def test_timer_without_thread_raises_and_is_removed(monkeypatch):
     clock = SystemClock()
     ended = threading.Event()
 

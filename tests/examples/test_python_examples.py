@@ -1,49 +1,48 @@
 """The programs in ``examples/python``, run as their users run them."""
 
 import os
-import subprocess
 import sys
 
 import pytest
 
 from tests.paths import ROOT
-from tests.sessions import SPARE
+from tests.sessions import NO_SUITE_PLUGINS, run_python
 
 EXAMPLES = ROOT / "examples/python"
 GPU = "vendor.com/gpu"
 SIMULATED = [sys.executable, "-m", "devicemanager.plugin.simulated", "--resource-name", GPU]
 
 
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=55,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("module", sorted(EXAMPLES.glob("test_*.py")), ids=lambda path: path.stem)
 def test_example_tests_pass(module, tmp_path):
-    done = run(
-        "-m", "pytest", "-q", "-Werror", *SPARE, "--rootdir", tmp_path, "-c", os.devnull, module
+    done = run_python(
+        "-m",
+        "pytest",
+        "-q",
+        "-Werror",
+        *NO_SUITE_PLUGINS,
+        "--rootdir",
+        tmp_path,
+        "-c",
+        os.devnull,
+        module,
     )
     assert done.returncode == 0, done.stdout
 
 
-def test_example_tests_fail_with_a_plugin_that_exits():
+def test_example_tests_fail_with_plugin_that_exits():
     select = ["-k", "pod_gets_a_device", "-c", os.devnull]
     module = EXAMPLES / "test_plugin_command.py"
-    done = run("-m", "pytest", "-q", *SPARE, *select, module, PLUGIN="sh -c 'exit 3'")
+    done = run_python(
+        "-m", "pytest", "-q", *NO_SUITE_PLUGINS, *select, module, PLUGIN="sh -c 'exit 3'"
+    )
     assert done.returncode == 1
     assert "sh exited with status 3" in done.stdout
 
 
 def test_admit_pods_prints_settings_and_rejections():
     train, greedy = ROOT / "examples/1-train.yaml", ROOT / "examples/4-greedy.yaml"
-    done = run(EXAMPLES / "admit_pods.py", train, greedy)
+    done = run_python(EXAMPLES / "admit_pods.py", train, greedy)
     assert done.stdout.splitlines() == [
         f"{train}: container main has gpu-node-0, gpu-node-1 of vendor.com/gpu",
         "  variable GPU_0=/dev/0",
@@ -55,7 +54,7 @@ def test_admit_pods_prints_settings_and_rejections():
     ]
 
 
-def test_list_devices_prints_a_line_per_container(pod_resources_server):
+def test_list_devices_prints_line_per_container(pod_resources_server):
     device = {"resource_name": GPU, "device_ids": ["gpu-0", "gpu-1"]}
     pod = {
         "name": "train",
@@ -63,14 +62,14 @@ def test_list_devices_prints_a_line_per_container(pod_resources_server):
         "containers": [{"name": "main", "devices": [device]}],
     }
     server = pod_resources_server({"pod_resources": [pod]})
-    done = run(EXAMPLES / "list_devices.py", server.socket_path)
+    done = run_python(EXAMPLES / "list_devices.py", server.socket_path)
     assert done.stdout == "ml/train main vendor.com/gpu: gpu-0 gpu-1\n"
-    missing = run(EXAMPLES / "list_devices.py", "/nowhere")
+    missing = run_python(EXAMPLES / "list_devices.py", "/nowhere")
     assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
 
 
-def test_inject_faults_passes_with_a_good_plugin():
-    done = run(EXAMPLES / "inject_faults.py", GPU, *SIMULATED)
+def test_inject_faults_passes_with_good_plugin():
+    done = run_python(EXAMPLES / "inject_faults.py", GPU, *SIMULATED)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line[:5] for line in done.stdout.splitlines()] == ["ok   "] * 4
 

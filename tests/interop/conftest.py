@@ -1,4 +1,4 @@
-"""Fixtures for programs of other implementations: built once, started and stopped per test."""
+"""Programs of other implementations as fixtures: built once, started and stopped by each test."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from tests.interop.goprocess import GoProcess
 
 Spawn = Callable[..., GoProcess]
 
+# The tmpfs hides /var/lib, so that the directories can be created without root's permissions and
+# without changes to the machine.
 ENTER_NODE_PATHS = """
 mount -t tmpfs none /var/lib &&
 mkdir -p /var/lib/kubelet/device-plugins &&
 mount --bind "$1" /var/lib/kubelet/device-plugins &&
 shift && exec "$@"
 """
-"""Mounts a directory at the path of the API's constants, in a mount namespace."""
+"""Mount a directory at the path that the API defines; run in a private mount namespace."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test here, and give it time for a first build."""
+    """Mark every test of this directory, and allow enough time for a first build."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.interop)
             item.add_marker(pytest.mark.timeout(240))
 
 
-def _built(name: str, build: Callable[[], Path]) -> Path:
+def _built_or_skip(name: str, build: Callable[[], Path]) -> Path:
     try:
         return build()
     except builds.Unavailable as reason:
@@ -43,40 +45,40 @@ def _built(name: str, build: Callable[[], Path]) -> Path:
         pytest.fail(f"the {name} programs do not build:\n{failure}", pytrace=False)
 
 
-def _go_built(recipe: gobuild.Recipe) -> Path:
-    return _built(recipe.name, lambda: gobuild.build(recipe))
+def _go_programs(recipe: gobuild.Recipe) -> Path:
+    return _built_or_skip(recipe.name, lambda: gobuild.build(recipe))
 
 
 @pytest.fixture(scope="session", params=list(gobuild.GENERATIONS))
 def go_api(request: pytest.FixtureRequest) -> Path:
-    """Directory with ``plugin``, ``kubeletside`` and ``podres``, for each form of the API."""
-    return _go_built(gobuild.GENERATIONS[request.param])
+    """Directory with ``plugin``, ``kubeletside`` and ``podres``, for each generation of the API."""
+    return _go_programs(gobuild.GENERATIONS[request.param])
 
 
 @pytest.fixture(scope="session")
 def go_bin() -> Path:
     """Directory of the same programs, for the API of Kubernetes 1.32 only."""
-    return _go_built(gobuild.GENERATIONS["k8s-0.32"])
+    return _go_programs(gobuild.GENERATIONS["k8s-0.32"])
 
 
 @pytest.fixture(scope="session")
 def dpm_plugin() -> Path:
-    return _go_built(gobuild.DPM) / "dpmplugin"
+    return _go_programs(gobuild.DPM) / "dpmplugin"
 
 
 @pytest.fixture(scope="session")
 def checkpointread() -> Path:
-    return _go_built(gobuild.CHECKPOINT) / "checkpointread"
+    return _go_programs(gobuild.CHECKPOINT) / "checkpointread"
 
 
 @pytest.fixture(scope="session")
 def tonic_plugin() -> Path:
-    return _built("Rust", rustbuild.build) / "tonicplugin"
+    return _built_or_skip("Rust", rustbuild.build) / "tonicplugin"
 
 
 @pytest.fixture
 def spawn() -> Iterator[Spawn]:
-    """Function that starts programs, which end with the test."""
+    """Function that starts programs; they are stopped after the test."""
     with ExitStack() as running:
 
         def start(program: Path, *arguments: str | Path) -> GoProcess:
@@ -99,9 +101,9 @@ def plugin_dir(node_dir: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def at_node_paths() -> Callable[[Path, Path], list[str | Path]]:
-    """Function that returns a command line which runs a program in a private mount namespace, with
-    a directory mounted at /var/lib/kubelet/device-plugins."""
-    tried = []
+    """Function that returns a command: it runs a program in a private mount namespace, with a
+    directory mounted at /var/lib/kubelet/device-plugins."""
+    failures = []
     for unshare in (["unshare", "-rm"], ["unshare", "-m"]):
         if shutil.which("unshare") is None:
             pytest.skip("unshare is not installed")
@@ -112,9 +114,9 @@ def at_node_paths() -> Callable[[Path, Path], list[str | Path]]:
         )
         if trial.returncode == 0:
             break
-        tried.append(trial.stderr.strip())
+        failures.append(trial.stderr.strip())
     else:
-        pytest.skip(f"no private mount namespace here: {'; '.join(tried)}")
+        pytest.skip(f"cannot create a private mount namespace: {'; '.join(failures)}")
 
     def command(directory: Path, program: Path) -> list[str | Path]:
         return [*unshare, "sh", "-c", ENTER_NODE_PATHS, "sh", directory, program]

@@ -1,4 +1,4 @@
-"""Build the Go programs of this directory once, or report why that is not possible."""
+"""Build the Go programs of this directory, or report why that is not possible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.interop.builds import BuildFailed, Unavailable, built, digest, judge
+from tests.interop.builds import BuildFailed, Unavailable, build_error, build_once, digest
 
 __all__ = ["CHECKPOINT", "DPM", "GENERATIONS", "SOURCES", "Recipe", "build", "explain", "go_test"]
 
@@ -20,7 +20,7 @@ SOURCES = Path(__file__).parent / "go"
 
 @attrs.frozen
 class Recipe:
-    """One module's build: directory under ``go/``, extra flags, packages."""
+    """The build of one module: directory in ``go/``, flags of ``go build``, and packages."""
 
     name: str
     directory: str = "."
@@ -37,7 +37,7 @@ GENERATIONS = {
 DPM = Recipe("dpm", "dpmplugin")
 CHECKPOINT = Recipe("checkpoint", "checkpointread")
 
-_FETCHING = (
+_UNAVAILABLE = (
     "dial tcp",
     "no such host",
     "i/o timeout",
@@ -54,7 +54,7 @@ _FETCHING = (
     "unknown directive",
     "toolchain not available",
 )
-"""Parts of go's output if modules are not available, or if go is too old for a module."""
+"""Parts of the output of go if modules are not available, or if go is too old for a module."""
 
 
 def build(recipe: Recipe) -> Path:
@@ -64,7 +64,7 @@ def build(recipe: Recipe) -> Path:
     """
     sources = [path for path in SOURCES.rglob("*") if path.suffix in {".go", ".mod", ".sum"}]
     version = digest(SOURCES, sources, repr(recipe))
-    return built(recipe.name, version, lambda out: _build_into(recipe, out))
+    return build_once(recipe.name, version, lambda out: _build_into(recipe, out))
 
 
 def _build_into(recipe: Recipe, out: Path) -> None:
@@ -75,7 +75,7 @@ def _build_into(recipe: Recipe, out: Path) -> None:
     done = subprocess.run(
         [*command, "-o", f"{out}/", recipe.packages],
         cwd=SOURCES / recipe.directory,
-        # Do not download a newer Go for a module: report Unavailable.
+        # Fail if a module needs a newer Go, instead of downloading one.
         env={**os.environ, "GOTOOLCHAIN": "local"},
         capture_output=True,
         text=True,
@@ -85,12 +85,12 @@ def _build_into(recipe: Recipe, out: Path) -> None:
 
 
 def explain(stderr: str) -> Unavailable | BuildFailed:
-    """Return the cause of a failed build from go's output."""
-    return judge(stderr, _FETCHING)
+    """Return the cause of a failed build, from the output of go."""
+    return build_error(stderr, _UNAVAILABLE)
 
 
 def go_test(directory: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run ``go test`` in a module. Skip the test if Go or the modules are not available."""
+    """Run ``go test`` in a module; skip the test if Go or its modules are not available."""
     if shutil.which("go") is None:
         pytest.skip("go is not installed")
     command = Path(sys.executable).with_name("devicemanager")

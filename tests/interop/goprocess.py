@@ -1,4 +1,4 @@
-"""Drive a program that prints JSON events on stdout and reads commands from stdin."""
+"""Control a program that prints JSON events on stdout and reads commands from stdin."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Event", "GoProcess"]
 Event = Mapping[str, Any]
 
 DEADLINE = 15.0
-"""Timeout of a wait in seconds; only a broken program reaches it."""
+"""Timeout of a wait in seconds. It is long, because only a broken program reaches it."""
 
 
 class GoProcess:
-    """A running program and the events it has printed.
+    """A running program and the events that it has printed.
 
-    A wait consumes the event that it returns: the next wait for the same name needs another
-    one. Other events stay available, in any order.
+    A wait consumes the event that it returns: the next wait for the same name needs a later
+    one. Other events stay available, so waits can use any order of names.
     """
 
     def __init__(self, argv: Sequence[str | Path]) -> None:
@@ -48,7 +48,7 @@ class GoProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # An invalid line must not end the reading: the text of a failed wait shows it.
+            # An invalid line must not stop this thread: a failed wait shows the line.
             try:
                 event = json.loads(line)
             except json.JSONDecodeError:
@@ -66,8 +66,8 @@ class GoProcess:
     ) -> Event:
         """Wait for an event with this name and fields; consume and return the oldest one.
 
-        Raises AssertionError after ``deadline`` seconds, or at once if the program has exited, or
-        if there is an event ``unless``, which excludes the other.
+        Raises AssertionError after ``deadline`` seconds, or at once if the program has exited or
+        if there is an event ``unless``.
         """
         until = time.monotonic() + deadline
         with self._changed:
@@ -76,11 +76,11 @@ class GoProcess:
                 if found is not None:
                     return found
                 if unless is not None and self._take(unless, {}) is not None:
-                    raise AssertionError(self._account(f"{unless} instead of {event} {fields}"))
+                    raise AssertionError(self._report(f"{unless} instead of {event} {fields}"))
                 left = until - time.monotonic()
                 if self._ended or left <= 0:
-                    why = "ended" if self._ended else f"gave nothing for {deadline:g} s"
-                    raise AssertionError(self._account(f"no {event} {fields}: {self.name} {why}"))
+                    why = f"{self.name} exited" if self._ended else f"waited {deadline:g} s"
+                    raise AssertionError(self._report(f"no {event} {fields}: {why}"))
                 self._changed.wait(left)
 
     def _take(self, name: str, fields: Mapping[str, Any]) -> Event | None:
@@ -123,7 +123,7 @@ class GoProcess:
         return self._finish(deadline)
 
     def finish(self, deadline: float = DEADLINE) -> int:
-        """Close stdin, which ends the program; return the exit code."""
+        """Close stdin, so that the program exits; return the exit code."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self._finish(deadline)
@@ -134,14 +134,14 @@ class GoProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(
-                self._account(f"{self.name} did not end in {deadline:g} s")
+                self._report(f"{self.name} did not exit within {deadline:g} s")
             ) from None
         finally:
             self.close()
         return self._process.returncode
 
     def close(self) -> None:
-        """Kill the program if it still runs, and release pipes, thread and file."""
+        """Kill the program if it still runs; release pipes, thread and file."""
         if self._process.poll() is None:
             self.kill()
         self._reader.join()
@@ -150,10 +150,10 @@ class GoProcess:
             pipe.close()
         self._stderr.close()
 
-    def _account(self, headline: str) -> str:
-        """Return what happened, for the text of a failure.
+    def _report(self, headline: str) -> str:
+        """Return a failure's text: exit code, all events and the end of stderr.
 
-        Must be called with the lock held, or after the program has ended.
+        Must be called with the lock held, or after the program has exited.
         """
         lines = [headline, f"  exit code: {self._process.poll()}", "  events:"]
         lines += [f"    {json.dumps(event)}" for event in self._all] or ["    none"]
@@ -163,9 +163,9 @@ class GoProcess:
     def _stderr_lines(self) -> list[str]:
         if self._stderr.closed:
             return []
-        # Opened again for a separate offset: the first one is shared with the program.
-        with open(f"/proc/self/fd/{self._stderr.fileno()}", "rb") as again:  # noqa: PTH123
-            return again.read().decode(errors="replace").splitlines()[-20:]
+        # A second open file has a separate offset; the program writes at that of the first one.
+        with open(f"/proc/self/fd/{self._stderr.fileno()}", "rb") as file:  # noqa: PTH123
+            return file.read().decode(errors="replace").splitlines()[-20:]
 
     def __enter__(self) -> Self:
         return self

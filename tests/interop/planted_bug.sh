@@ -1,5 +1,5 @@
 #!/bin/sh
-# Check with curl that changes of a plugin arrive after kubelet restarts.
+# Check with curl that a plugin's changes reach the kubelet after restarts of the kubelet.
 # Usage: planted_bug.sh PLUGIN [OPTION ...]. Exit status: 0 if they arrive, otherwise 1.
 set -eu
 root=$(mktemp -d /tmp/mk-XXXXXX)

@@ -1,4 +1,4 @@
-"""Build the Rust plugin of this directory once, or report why that is not possible."""
+"""Build the Rust plugin of this directory, or report why that is not possible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.interop import builds
-from tests.interop.builds import BuildFailed, Unavailable, built, digest, judge
+from tests.interop.builds import BuildFailed, Unavailable, build_error, build_once, digest
 from tests.paths import ROOT
 
 __all__ = ["SOURCES", "build", "explain"]
@@ -17,7 +17,7 @@ __all__ = ["SOURCES", "build", "explain"]
 SOURCES = Path(__file__).parent / "rust" / "tonicplugin"
 PROTO = ROOT / "protos" / "deviceplugin_v1beta1.proto"
 
-_FETCHING = (
+_UNAVAILABLE = (
     "spurious network error",
     "Could not resolve host",
     "could not resolve host",
@@ -34,7 +34,7 @@ _FETCHING = (
     "rustup could not choose",
     "linker `cc` not found",
 )
-"""Parts of cargo's output if crates or a linker are not available, or if Rust is too old."""
+"""Parts of the output of cargo if crates or a linker are missing, or if Rust is too old."""
 
 
 def build() -> Path:
@@ -44,7 +44,7 @@ def build() -> Path:
     """
     sources = [path for path in SOURCES.rglob("*") if path.suffix in {".rs", ".toml"}]
     version = digest(SOURCES, sources, PROTO.read_text())
-    return built("rust", version, _build_into)
+    return build_once("rust", version, _build_into)
 
 
 def _build_into(out: Path) -> None:
@@ -52,10 +52,10 @@ def _build_into(out: Path) -> None:
     if cargo is None:
         raise Unavailable("cargo is not installed")
     with tempfile.TemporaryDirectory() as scratch:
-        # A copy of the sources, because cargo writes its lock file beside them.
+        # Build a copy, because cargo writes its lock file beside the sources.
         copy = Path(scratch) / SOURCES.name
         shutil.copytree(SOURCES, copy, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
-        # Cache the compiled crates for the next change of the program.
+        # Keep the compiled crates: after a change, only the program is compiled.
         target = builds.CACHE / "cargo"
         done = subprocess.run(
             [cargo, "build", "--quiet"],
@@ -70,5 +70,5 @@ def _build_into(out: Path) -> None:
 
 
 def explain(stderr: str) -> Unavailable | BuildFailed:
-    """Return the cause of a failed build from cargo's output."""
-    return judge(stderr, _FETCHING)
+    """Return the cause of a failed build, from the output of cargo."""
+    return build_error(stderr, _UNAVAILABLE)

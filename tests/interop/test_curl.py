@@ -1,4 +1,4 @@
-"""A shell script that controls the kubelet with curl finds a planted bug of a plugin."""
+"""A shell script that controls the kubelet with curl finds a planted bug in a plugin."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SCRIPT = Path(__file__).with_name("planted_bug.sh")
         ([], 0, "all changes arrived"),
         (["-deaf"], 1, "no 3 healthy devices after device-0 broke, "),
     ],
-    ids=["right", "deaf"],
+    ids=["correct", "deaf"],
 )
-def test_curl_script_finds_a_planted_bug(
+def test_curl_script_finds_planted_bug(
     go_bin: Path, options: list[str], status: int, output: str
 ) -> None:
     if shutil.which("curl") is None:

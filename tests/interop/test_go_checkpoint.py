@@ -1,4 +1,4 @@
-"""Our checkpoint compared with the kubelet's own code."""
+"""The package ``checkpoint`` compared with the kubelet's own code."""
 
 import base64
 import json
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from checkpoint import Checkpoint, CheckpointCorrupt, PodDevicesEntry, checksum, dumps, loads
 from tests.strategies import examples
 
+# Characters that Go and Python encode differently in JSON are frequent.
 texts = st.text(
     st.sampled_from('ab-0 "\\<>&/\x00\n\b\x7f\u2028\u2029\u00e9\ufffd\U0001f600')
     | st.characters(exclude_categories=["Cs"]),
@@ -36,7 +37,7 @@ checkpoints = st.builds(
 
 @pytest.fixture(scope="module")
 def original(checkpointread):
-    """Function that sends requests to the kubelet's code."""
+    """Function that sends a request to the kubelet's code and returns the response."""
     with subprocess.Popen(
         [checkpointread, "lines"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -77,12 +78,12 @@ def file_request(text):
 
 @examples(3)
 @given(checkpoints)
-def test_we_write_the_same_file_as_the_kubelet(original, checkpoint):
+def test_written_file_equals_file_of_kubelet(original, checkpoint):
     assert dumps(checkpoint).decode() == original(as_go(checkpoint))["file"]
 
 
 @given(checkpoints)
-def test_kubelet_reads_our_file(original, checkpoint):
+def test_kubelet_reads_written_file(original, checkpoint):
     assert original(file_request(dumps(checkpoint))) == as_go(checkpoint)
 
 
@@ -107,7 +108,7 @@ def edited(text, changes):
     return text
 
 
-# Without these keys, the two differ; a separate test covers that.
+# Without one of these keys, kubelet and package differ; a separate test covers that.
 TOP_KEYS = (b'"data"', b'"poddeviceentries"', b'"registereddevices"', b'"checksum"')
 ENTRY = PodDevicesEntry("u", "c", "v.com/r", {0: ("d",)}, b"x")
 SMALL = Checkpoint((ENTRY,), {"v.com/r": ("d",)})
@@ -117,18 +118,18 @@ SMALL = Checkpoint((ENTRY,), {"v.com/r": ("d",)})
 @example(SMALL, [])
 @example(SMALL, [(2, b"", False)])
 @given(checkpoints, edits)
-def test_we_never_read_a_file_differently_from_the_kubelet(original, checkpoint, changes):
+def test_edited_file_is_read_as_by_kubelet_or_rejected(original, checkpoint, changes):
     text = edited(dumps(checkpoint), changes)
     assume(all(key in text.lower() for key in TOP_KEYS))
-    theirs = original(file_request(text))
+    expected = original(file_request(text))
     try:
-        ours = loads(text)
+        loaded = loads(text)
     except CheckpointCorrupt as problem:
-        # Two problems that we reject and Go accepts: invalid UTF-8 and duplicate keys.
+        # The package is stricter in two cases: Go accepts invalid UTF-8 and duplicate keys.
         strict = re.search("UTF-8|twice|duplicate", str(problem))
-        assert "error" in theirs or strict, problem
+        assert "error" in expected or strict, problem
     else:
-        assert theirs == as_go(ours)
+        assert expected == as_go(loaded)
 
 
 @pytest.mark.parametrize("data", ["", '"Data":{},', '"Data":{"PodDeviceEntries":null},'])

@@ -1,4 +1,4 @@
-"""The Go package: its own tests, and an author's test suite that uses it."""
+"""The Go package in ``clients/go``: its tests, and those of the example plugin."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ def test_generated_types_are_up_to_date() -> None:
     assert FILE.read_text() == source(), "run python -m tools.go_client"
 
 
-def test_tests_of_the_package_pass() -> None:
+def test_tests_of_package_pass() -> None:
     done = go_test(MODULE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_example_tests_find_a_planted_bug() -> None:
+def test_example_tests_find_planted_bug() -> None:
     example = MODULE / "example"
-    right = go_test(example)
-    assert right.returncode == 0, right.stdout + right.stderr
+    correct = go_test(example)
+    assert correct.returncode == 0, correct.stdout + correct.stderr
     broken = go_test(example, "-run", "TestChangesAfterRestarts", PLANT_BUG="1")
     assert broken.returncode == 1, broken.stdout + broken.stderr
     assert "waited 10 s for 3 allocatable devices of vendor.com/gpu" in broken.stdout
     assert "the mock kubelet saw:" in broken.stdout
 
 
-def test_failed_check_is_a_failed_subtest() -> None:
+def test_failed_check_is_failed_subtest() -> None:
     root = MODULE.parents[1]
     plugin = (
         f'PYTHONPATH="{root}" exec "{sys.executable}" "{PLUGIN}" --switch accept-unknown --dir "$0"'

@@ -1,4 +1,4 @@
-"""The conformance suite with plugins in Go: a conformant one, and bugs of real frameworks."""
+"""Conformance checks of Go plugins: a conformant one, and two with bugs of real frameworks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESOURCE = "conformance.example.com/device"
 
 
 def failed(subject: PluginUnderTest, *ids: str, **changes: float) -> dict[str, str]:
-    """Return the checks among ``ids`` that did not pass, with the observed behaviour."""
+    """Run the checks ``ids``; return what was observed in those that did not pass."""
     report = run(
         subject, select(ids), limits=attrs.evolve(limits(), **changes), settings=SETTINGS, jobs=4
     )
@@ -36,7 +36,7 @@ def test_conformant_plugin_passes(go_bin: Path) -> None:
     )
 
 
-def test_handler_that_ignores_the_end_of_its_stream_fails(go_bin: Path) -> None:
+def test_handler_that_ignores_end_of_its_stream_fails(go_bin: Path) -> None:
     found = failed(conformant(go_bin, "-deaf"), "K09", "W15", refresh_seconds=2)
     assert found.keys() == {"K09", "W15"}
     assert "goroutines are in ListAndWatch" in found["W15"]
@@ -44,7 +44,8 @@ def test_handler_that_ignores_the_end_of_its_stream_fails(go_bin: Path) -> None:
 
 @pytest.mark.timeout(240)
 def test_device_plugin_manager_fails_known_checks(dpm_plugin: Path, at_node_paths: object) -> None:
-    """The known bugs of dpm, by the checks that find them; its path is hard-coded."""
+    """dpm has a hard-coded plugin directory, so it runs at the paths of a node."""
+    # The plugin exits when its stdin is closed, so an open pipe keeps it running.
     subject = PluginUnderTest(
         command=["sh", "-c", f"exec tail -f /dev/null | exec {dpm_plugin}"],
         at_node_paths=True,

@@ -52,7 +52,7 @@ def pod(name, resource=GPU, **containers):
     }
 
 
-def held(admission, container="c", resource=GPU):
+def allocated(admission, container="c", resource=GPU):
     assert admission.admitted, admission.message
     return list(admission.containers[container].devices[resource])
 
@@ -65,8 +65,8 @@ def test_register_list_and_allocate(kubelet, plugin):
     peer = plugin()
     assert counts(kubelet) == (2, 2)
     admission = kubelet.admit(pod("a", c=1, d=1))
-    assert held(admission, "c") == ["gpu-0"]
-    assert held(admission, "d") == ["gpu-1"]
+    assert allocated(admission, "c") == ["gpu-0"]
+    assert allocated(admission, "d") == ["gpu-1"]
     assert [event["ids"] for event in peer.events("allocate")] == [["gpu-0"], ["gpu-1"]]
     options = admission.containers["c"].run_options
     assert dict(options.envs) == {"GPU_DEVICES": "gpu-0"}
@@ -86,7 +86,7 @@ def test_register_list_and_allocate(kubelet, plugin):
 
 def test_too_many_devices_are_rejected_and_terminated_pods_free_theirs(kubelet, plugin):
     plugin()
-    assert held(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
+    assert allocated(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
     rejected = kubelet.admit(pod("b", c=2))
     assert (rejected.admitted, rejected.reason) == (False, "UnexpectedAdmissionError")
     assert rejected.message == (
@@ -94,10 +94,10 @@ def test_too_many_devices_are_rejected_and_terminated_pods_free_theirs(kubelet, 
         "Requested: 2, Available: 1, which is unexpected"
     )
     kubelet.terminate("uid-a")
-    assert held(kubelet.admit(pod("c", c=2))) == ["gpu-0", "gpu-1"]
+    assert allocated(kubelet.admit(pod("c", c=2))) == ["gpu-0", "gpu-1"]
 
 
-def test_error_of_a_go_plugin_has_the_text_of_the_kubelet(kubelet, plugin):
+def test_error_of_go_plugin_has_text_of_kubelet(kubelet, plugin):
     plugin("-fail-allocate", "out of cheese")
     rejected = kubelet.admit(pod("a", c=1))
     assert rejected.message == (
@@ -108,20 +108,20 @@ def test_error_of_a_go_plugin_has_the_text_of_the_kubelet(kubelet, plugin):
 
 def test_kubelet_restarts(kubelet, plugin, query):
     peer = plugin()
-    assert held(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
+    assert allocated(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
     for _ in range(5):
         peer.forget()
         kubelet.restart()
         peer.wait_for("registered", unless="register-failed")
         kubelet.wait_for_resource(GPU, 2, timeout=TIMEOUT)
     assert query("get", "a", "default")["containers"][0]["devices"][0]["ids"] == ["gpu-0"]
-    assert held(kubelet.admit(pod("b", c=1))) == ["gpu-1"]
+    assert allocated(kubelet.admit(pod("b", c=1))) == ["gpu-1"]
     assert [event["ids"] for event in peer.events("allocate")] == [["gpu-0"], ["gpu-1"]]
 
 
 def test_killed_plugin_registers_again(kubelet, plugin):
     first = plugin()
-    assert held(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
+    assert allocated(kubelet.admit(pod("a", c=1))) == ["gpu-0"]
     first.kill()
     kubelet.wait_for_resource(GPU, 0, timeout=TIMEOUT)
     assert counts(kubelet) == (2, 0)
@@ -130,7 +130,7 @@ def test_killed_plugin_registers_again(kubelet, plugin):
         f"no healthy devices present; cannot allocate unhealthy devices {GPU}" in rejected.message
     )
     plugin()
-    assert held(kubelet.admit(pod("c", c=1))) == ["gpu-1"]
+    assert allocated(kubelet.admit(pod("c", c=1))) == ["gpu-1"]
 
 
 def test_health_changes(kubelet, plugin, query):
@@ -139,30 +139,30 @@ def test_health_changes(kubelet, plugin, query):
     kubelet.wait_for_resource(GPU, 1, timeout=TIMEOUT)
     assert counts(kubelet) == (2, 1)
     assert [d["ids"] for d in query("allocatable")["devices"]] == [["gpu-1"]]
-    assert held(kubelet.admit(pod("a", c=1))) == ["gpu-1"]
+    assert allocated(kubelet.admit(pod("a", c=1))) == ["gpu-1"]
     peer.send("health", "gpu-0", "Healthy")
     kubelet.wait_for_resource(GPU, 2, timeout=TIMEOUT)
-    assert held(kubelet.admit(pod("b", c=1))) == ["gpu-0"]
+    assert allocated(kubelet.admit(pod("b", c=1))) == ["gpu-0"]
 
 
-def test_second_registration_on_the_same_socket(kubelet, plugin):
+def test_second_registration_on_same_socket(kubelet, plugin):
     peer = plugin()
     for command in ("register", "restart"):
         peer.call(command, reply="registered")
         kubelet.wait_for_resource(GPU, 2, timeout=TIMEOUT)
-    assert held(kubelet.admit(pod("a", c=2))) == ["gpu-0", "gpu-1"]
+    assert allocated(kubelet.admit(pod("a", c=2))) == ["gpu-0", "gpu-1"]
 
 
 def test_preferred_allocation(kubelet, plugin):
     peer = plugin("-preferred", "reverse", count=4)
-    assert held(kubelet.admit(pod("a", c=2))) == ["gpu-2", "gpu-3"]
+    assert allocated(kubelet.admit(pod("a", c=2))) == ["gpu-2", "gpu-3"]
     request = peer.wait_for("prefer")
     assert (request["size"], sorted(request["available"])) == (2, [f"gpu-{n}" for n in range(4)])
 
 
 def test_prestart(kubelet, plugin):
     peer = plugin("-prestart")
-    assert held(kubelet.admit(pod("a", c=2), start=False)) == ["gpu-0", "gpu-1"]
+    assert allocated(kubelet.admit(pod("a", c=2), start=False)) == ["gpu-0", "gpu-1"]
     assert peer.events("prestart") == []
     kubelet.start_container("uid-a", "c")
     assert sorted(peer.wait_for("prestart")["ids"]) == ["gpu-0", "gpu-1"]
@@ -189,7 +189,7 @@ def test_allocations_are_listed(kubelet, plugin, query):
     assert sorted(ids) == ["gpu-0", "gpu-1"]
 
 
-def test_kubelet_code_reads_the_checkpoint(kubelet, plugin, checkpointread):
+def test_kubelet_code_reads_checkpoint(kubelet, plugin, checkpointread):
     plugin("-numa", "0,1")
     kubelet.admit(pod("a", c=2))
     done = subprocess.run(
@@ -213,15 +213,15 @@ def test_plugin_on_dpm(kubelet, spawn, dpm_plugin, at_node_paths):
     for resource in (red, blue):
         kubelet.wait_for_resource(resource, 2, timeout=TIMEOUT)
     admission = kubelet.admit(pod("a", red, c=1))
-    assert held(admission, resource=red) == ["red-0"]
+    assert allocated(admission, resource=red) == ["red-0"]
     assert dict(admission.containers["c"].run_options.envs) == {"RED_DEVICES": "red-0"}
     peer.send("health", "blue", "blue-0", "Unhealthy")
     kubelet.wait_for_resource(blue, 1, timeout=TIMEOUT)
-    # dpm never closes the server of a removed name: blue disappears only with the restart.
+    # dpm never stops the server of a removed resource, so blue disappears only after a restart.
     peer.send("names", "red")
     peer.wait_for("stop", resource=blue)
     for _ in range(3):
         kubelet.restart()
         kubelet.wait_for_resource(red, 2, timeout=TIMEOUT)
     assert counts(kubelet, blue) == (0, 0)
-    assert held(kubelet.admit(pod("b", red, c=1)), resource=red) == ["red-1"]
+    assert allocated(kubelet.admit(pod("b", red, c=1)), resource=red) == ["red-1"]

@@ -1,4 +1,4 @@
-"""Plugins of our author framework, with the kubelet's side in Go."""
+"""Plugins that use ``devicemanager.plugin``, with the kubelet's side in Go."""
 
 import base64
 import os
@@ -50,7 +50,7 @@ def serve(plugin_dir):
 
 @pytest.fixture
 def example(plugin_dir, node_dir):
-    """The example of the docs in a separate process; only its device directory is changed."""
+    """The example of the docs in a separate process, with a different device directory."""
     nodes = node_dir / "dev"
     nodes.mkdir()
     for name in ("gpu0", "gpu1", "gpuctl"):
@@ -72,7 +72,7 @@ def node(path):
     return {"container_path": path, "host_path": path, "permissions": "rw"}
 
 
-def test_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
+def test_complete_plugin_of_docs(kubelet, example, plugin_dir):
     assert kubelet.wait_for("register") == {
         "event": "register",
         "version": "v1beta1",
@@ -100,7 +100,7 @@ def test_complete_plugin_of_the_docs(kubelet, example, plugin_dir):
 
 
 class Gpus(Plugin):
-    """A plugin that implements everything."""
+    """A plugin that implements all optional methods and returns all kinds of settings."""
 
     def __init__(self):
         self.started = []
@@ -155,12 +155,12 @@ def test_all_calls_and_all_settings(kubelet, serve):
 def test_change_after_each_restart_arrives(kubelet, serve):
     plugin = serve(Gpus())
     kubelet.wait_for("list")
-    for turn in range(10):
+    for number in range(10):
         kubelet.forget()
         kubelet.call("restart", reply="serving")
         kubelet.wait_for("list")
-        plugin.update([f"gpu-{turn}"])
-        kubelet.wait_for("list", devices=healthy(f"gpu-{turn}"))
+        plugin.update([f"gpu-{number}"])
+        kubelet.wait_for("list", devices=healthy(f"gpu-{number}"))
     reply = kubelet.call("allocate", GPU, "gpu-9", reply="allocated")
     assert reply["containers"][0]["envs"] == {"GPUS": "gpu-9"}
 
@@ -177,7 +177,7 @@ class Typed(Gpus):
         )
 
 
-def test_kubelet_without_typed_devices_mounts_the_paths(kubelet, serve):
+def test_kubelet_without_typed_devices_mounts_paths(kubelet, serve):
     serve(Typed())
     kubelet.wait_for("list")
     [allocation] = kubelet.call("allocate", GPU, "gpu-0", reply="allocated")["containers"]

@@ -1,4 +1,4 @@
-"""The Go programs with each other: they behave as their README says."""
+"""The Go plugin with the Go kubelet's side: they behave as documented in go/README.md."""
 
 import shutil
 import subprocess
@@ -100,12 +100,12 @@ def test_kubelet_restart(kubelet, plugin):
         assert len(kubelet.wait_for("list")["devices"]) == 2
 
 
-def test_starting_kubelet_empties_the_directory(spawn, go_bin, plugin_dir):
+def test_starting_kubelet_empties_directory(spawn, go_bin, plugin_dir):
     for name in ("old.sock", "kubelet_internal_checkpoint", "kubelet.sock"):
         (plugin_dir / name).touch()
-    (plugin_dir / "kept").mkdir()
+    (plugin_dir / "subdirectory").mkdir()
     spawn(go_bin / "kubeletside", "-dir", plugin_dir).wait_for("serving")
-    names = {"kept", "kubelet.sock", "kubelet_internal_checkpoint"}
+    names = {"subdirectory", "kubelet.sock", "kubelet_internal_checkpoint"}
     assert {path.name for path in plugin_dir.iterdir()} == names
 
 

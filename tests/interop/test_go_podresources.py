@@ -1,4 +1,4 @@
-"""The published PodResources client with our server."""
+"""The published PodResources client in Go with PodResourcesServer."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_get(query):
     assert query("get", "train", "ml") == TRAIN
 
 
-def test_get_of_an_unknown_pod(query):
+def test_get_of_unknown_pod(query):
     error = query("get", "train", "default")["error"]
     assert error["message"] == "pod train in namespace default not found"
 
@@ -82,11 +82,11 @@ def test_allocatable(query):
 def test_v1alpha1(query):
     _, train = query("list-v1alpha1")
     assert [c["name"] for c in train["containers"]] == ["c"]
-    held = [(d["resource"], i) for d in train["containers"][0]["devices"] for i in d["ids"]]
-    assert sorted(set(held)) == [(GPU, "a"), (GPU, "b")]
+    allocated = [(d["resource"], i) for d in train["containers"][0]["devices"] for i in d["ids"]]
+    assert sorted(set(allocated)) == [(GPU, "a"), (GPU, "b")]
 
 
-def test_above_the_rate_limit(go_bin, podres, node_dir):
+def test_calls_above_rate_limit_fail(go_bin, podres, node_dir):
     with PodResourcesServer(MemorySource(), node_dir / "slow.sock", qps=0.001, burst=1):
         assert podres(node_dir / "slow.sock", "list") == []
         error = podres(node_dir / "slow.sock", "list")["error"]

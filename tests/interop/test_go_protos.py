@@ -1,4 +1,4 @@
-"""Our messages and stubs with the published API, without other code of this project."""
+"""Messages and stubs of ``protos`` with programs on the published API."""
 
 import base64
 import threading
@@ -69,9 +69,9 @@ class Plugin(rpc.DevicePluginServicer):
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"not ready: {request.devices_ids}")
 
     def GetPreferredAllocation(self, request, context):
-        [wanted] = request.container_requests
-        ids = [*wanted.must_include_deviceIDs, *wanted.available_deviceIDs][
-            : wanted.allocation_size
+        [container] = request.container_requests
+        ids = [*container.must_include_deviceIDs, *container.available_deviceIDs][
+            : container.allocation_size
         ]
         reply = dp.ContainerPreferredAllocationResponse(deviceIDs=ids)
         return dp.PreferredAllocationResponse(container_responses=[reply])
@@ -79,7 +79,7 @@ class Plugin(rpc.DevicePluginServicer):
 
 @pytest.fixture
 def registered(spawn, go_api, plugin_dir):
-    """A plugin with our stubs, registered with the kubelet's side in Go."""
+    """A plugin on the stubs of ``protos``, registered with the kubelet's side in Go."""
     kubelet = spawn(go_api / "kubeletside", "-dir", plugin_dir)
     plugin = Plugin()
     add = rpc.add_DevicePluginServicer_to_server
@@ -97,7 +97,7 @@ def registered(spawn, go_api, plugin_dir):
             plugin.end.set()
 
 
-def test_go_kubelet_side_reads_our_plugin(registered):
+def test_go_kubelet_side_reads_plugin(registered):
     _, kubelet, _ = registered
     assert kubelet.wait_for("options")["options"]["pre_start_required"] is True
     assert kubelet.wait_for("list")["devices"] == [
@@ -111,7 +111,7 @@ def test_go_kubelet_side_reads_our_plugin(registered):
     assert (error["code"], error["message"]) == ("FailedPrecondition", "not ready: ['a']")
 
 
-def test_kubelet_without_typed_devices_mounts_the_paths(registered):
+def test_kubelet_without_typed_devices_mounts_paths(registered):
     plugin, kubelet, generation = registered
     [allocation] = kubelet.call("allocate", GPU, "a,c", reply="allocated")["containers"]
     assert plugin.allocated == [["a", "c"]]
@@ -139,7 +139,7 @@ class Registration(rpc.RegistrationServicer):
         return dp.Empty()
 
 
-def test_our_stubs_read_a_go_plugin(spawn, go_api, plugin_dir):
+def test_stubs_read_go_plugin(spawn, go_api, plugin_dir):
     registration = Registration()
     add = rpc.add_RegistrationServicer_to_server
     with serving(plugin_dir / "kubelet.sock", add, registration):

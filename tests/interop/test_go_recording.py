@@ -1,4 +1,4 @@
-"""``record`` between a kubelet's side and a plugin in Go, then ``replay`` instead of the plugin."""
+"""``record`` between kubelet's side and plugin in Go, then ``replay`` in place of the plugin."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ DEADLINE = 30
 
 @pytest.fixture
 def run():
-    """Function that runs the command until the end of the test."""
+    """Function that starts the command; it is killed after the test."""
     running = []
 
     def start(*arguments):
@@ -47,7 +47,7 @@ def wait_for_socket(path, process):
 
 
 def conversation(kubelet):
-    """Make every call of a kubelet, with an unknown device as well; return the replies."""
+    """Make every call of a kubelet, also with an unknown device; return the replies."""
     replies = [kubelet.call("prefer", GPU, "gpu-0,gpu-1", "gpu-0", 1, reply="preferred")]
     for ids in ("gpu-1", "gpu-0,gpu-1"):
         replies.append(kubelet.call("allocate", GPU, ids, reply="allocated"))
@@ -61,24 +61,31 @@ def lists(kubelet):
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["plugin-dir", "in-place"])
-def test_replayed_plugin_responds_as_the_recorded_one(
+def test_replayed_plugin_responds_as_recorded_one(
     spawn, go_bin, run, node_dir, plugin_dir, in_place
 ):
     file = node_dir / "r.ndjson"
     kubelet = spawn(go_bin / "kubeletside", "-dir", plugin_dir)
     kubelet.wait_for("serving")
-    theirs = plugin_dir if in_place else node_dir / "p"
-    theirs.mkdir(exist_ok=True)
+    recorded_dir = plugin_dir if in_place else node_dir / "p"
+    recorded_dir.mkdir(exist_ok=True)
     if in_place:
         options = ["--kubelet-dir", plugin_dir]
-        sign = plugin_dir / ".kubelet.sock.recorded"
+        ready = plugin_dir / ".kubelet.sock.recorded"
     else:
-        options = ["--kubelet-dir", plugin_dir, "--plugin-dir", theirs]
-        sign = theirs / "kubelet.sock"
+        options = ["--kubelet-dir", plugin_dir, "--plugin-dir", recorded_dir]
+        ready = recorded_dir / "kubelet.sock"
     recorder = run("record", *options, "-o", file)
-    wait_for_socket(sign, recorder)
+    wait_for_socket(ready, recorder)
     plugin = spawn(
-        go_bin / "plugin", "-dir", theirs, "-numa", "0,1", "-preferred", "lexical", "-prestart"
+        go_bin / "plugin",
+        "-dir",
+        recorded_dir,
+        "-numa",
+        "0,1",
+        "-preferred",
+        "lexical",
+        "-prestart",
     )
     registered = kubelet.wait_for("register")
     kubelet.wait_for("list")
@@ -95,9 +102,10 @@ def test_replayed_plugin_responds_as_the_recorded_one(
     second = spawn(go_bin / "kubeletside", "-dir", plugin_dir)
     second.wait_for("serving")
     replay = run("replay", file, "--immediate", "--directory", plugin_dir)
-    again = second.wait_for("register")
-    # In place, the proxy needs another name: the plugin's socket has its own.
-    assert again == registered | {"endpoint": "go-plugin.sock"}
+    replayed = second.wait_for("register")
+    # The replay uses the plugin's endpoint name. An in-place proxy registered a different one,
+    # because the plugin's socket was in the same directory.
+    assert replayed == registered | {"endpoint": "go-plugin.sock"}
     for _ in range(2):
         second.wait_for("list")
     assert conversation(second) == before

@@ -1,4 +1,4 @@
-"""The driver and the builder of the Go programs, tested with programs in Python."""
+"""The helpers that control and build the Go programs, tested with a program in Python."""
 
 import sys
 
@@ -14,7 +14,7 @@ print(json.dumps({"event": "ready", "n": 2}), flush=True)
 for line in sys.stdin:
     if line == "die\\n":
         sys.exit("out of cheese")
-    print(json.dumps({"event": "heard", "words": line.split()}), flush=True)
+    print(json.dumps({"event": "echo", "words": line.split()}), flush=True)
 """
 
 
@@ -25,10 +25,10 @@ def echo():
 
 
 def test_each_event_is_consumed_once_in_any_order_of_names(echo):
-    assert echo.call("a", "b", reply="heard")["words"] == ["a", "b"]
+    assert echo.call("a", "b", reply="echo")["words"] == ["a", "b"]
     assert echo.wait_for("ready")["n"] == 1
     assert echo.wait_for("ready")["n"] == 2
-    with pytest.raises(AssertionError, match=r"no ready \{\}: .* gave nothing for 0\.05 s"):
+    with pytest.raises(AssertionError, match=r"no ready \{\}: waited 0\.05 s"):
         echo.wait_for("ready", deadline=0.05)
     assert [event["n"] for event in echo.events("ready")] == [1, 2]
 
@@ -38,29 +38,29 @@ def test_fields_select_events(echo):
     assert echo.wait_for("ready")["n"] == 1
 
 
-def test_forgotten_events_do_not_satisfy_a_wait(echo):
-    echo.call("x", reply="heard")
+def test_forgotten_events_do_not_satisfy_wait(echo):
+    echo.call("x", reply="echo")
     echo.forget()
-    with pytest.raises(AssertionError, match="gave nothing"):
+    with pytest.raises(AssertionError, match="no ready"):
         echo.wait_for("ready", deadline=0.05)
 
 
-def test_exit_of_the_program_fails_the_wait_at_once(echo):
+def test_exit_of_program_fails_wait_at_once(echo):
     echo.send("die")
-    with pytest.raises(AssertionError, match=r"ended[\s\S]*\"ready\"[\s\S]*out of cheese"):
-        echo.wait_for("heard", deadline=60)
+    with pytest.raises(AssertionError, match=r"exited[\s\S]*\"ready\"[\s\S]*out of cheese"):
+        echo.wait_for("echo", deadline=60)
 
 
-def test_excluded_event_fails_the_wait_at_once(echo):
-    with pytest.raises(AssertionError, match="ready instead of heard"):
-        echo.wait_for("heard", deadline=60, unless="ready")
+def test_excluded_event_fails_wait_at_once(echo):
+    with pytest.raises(AssertionError, match="ready instead of echo"):
+        echo.wait_for("echo", deadline=60, unless="ready")
 
 
-def test_closed_stdin_ends_the_program(echo):
+def test_closed_stdin_ends_program(echo):
     assert echo.finish() == 0
 
 
-def test_sigterm_ends_the_program(echo):
+def test_sigterm_ends_program(echo):
     echo.wait_for("ready")
     assert echo.terminate() == -15
 
@@ -86,6 +86,6 @@ def test_missing_modules_are_unavailable(line):
     assert str(reason) == line
 
 
-def test_compile_error_is_a_failed_build():
+def test_compile_error_is_failed_build():
     stderr = "# x/cmd/plugin\ncmd/plugin/main.go:3:1: undefined: sim\n"
     assert isinstance(gobuild.explain(stderr), builds.BuildFailed)

@@ -73,7 +73,7 @@ def test_changes_restarts_and_exit(kubelet, plugin):
     assert kubelet.capacity()[GPU] == 2
 
 
-def test_rejection_has_the_text_of_the_kubelet(spawn, tonic_plugin, kubelet):
+def test_rejection_has_text_of_kubelet(spawn, tonic_plugin, kubelet):
     peer = spawn(tonic_plugin, "-dir", kubelet.plugin_dir, "-resource", "gpu")
     rejected = peer.wait_for("register-failed")
     assert 'the ResourceName \\"gpu\\" is invalid' in rejected["error"]
@@ -101,6 +101,6 @@ def test_missing_crates_are_unavailable(line):
     assert str(reason) == line
 
 
-def test_compile_error_is_a_failed_build():
+def test_compile_error_is_failed_build():
     stderr = "error[E0425]: cannot find value `x` in this scope\n --> src/main.rs:3:5\n"
     assert isinstance(rustbuild.explain(stderr), builds.BuildFailed)

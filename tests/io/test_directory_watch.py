@@ -1,5 +1,4 @@
-"""A directory that is followed: start and stop. Tests of claims and static pods cover the
-contents."""
+"""Start and stop of a FollowedDirectory; tests of claims and static pods cover its contents."""
 
 import queue
 import threading
@@ -28,25 +27,25 @@ class Followed(FollowedDirectory):
         raise KeyError(change.name)
 
 
-def test_exception_in_a_handler_does_not_end_the_watch(tmp_path):
+def test_exception_in_handler_does_not_end_watch(tmp_path):
     with Followed(tmp_path) as directory:
         for name in "ab":
             (tmp_path / name).touch()
-            # One touch causes several changes.
+            # One touch causes several changes, so the line can come more than once.
             while directory.lines.get(timeout=20) != f"test directory {tmp_path}: {name!r}":
                 pass
 
 
 @pytest.mark.parametrize(
-    ("made", "error", "what"),
+    ("create", "error", "what"),
     [
         (Followed, DeviceManagerError, "test directory"),
         (lambda path: ClaimsDirectory(path, None, print), ClaimsError, "claims directory"),
         (lambda path: StaticPods(path, None, print), ManifestDirectoryError, "manifest directory"),
     ],
 )
-def test_failed_first_scan_ends_the_watch(tmp_path, monkeypatch, made, error, what):
-    directory = made(tmp_path)
+def test_failed_first_scan_ends_watch(tmp_path, monkeypatch, create, error, what):
+    directory = create(tmp_path)
 
     def scan(failure):
         def fails():
@@ -66,16 +65,16 @@ def test_failed_first_scan_ends_the_watch(tmp_path, monkeypatch, made, error, wh
     assert directory._watch._observer is None
 
 
-def test_failed_thread_start_ends_the_watch(tmp_path, monkeypatch):
+def test_failed_thread_start_ends_watch(tmp_path, monkeypatch):
     directory = Followed(tmp_path)
     start = threading.Thread.start
 
-    def none(self):
+    def fail_for_worker(self):
         if self is directory._worker:
             raise RuntimeError("can't start new thread")
         start(self)
 
-    monkeypatch.setattr(threading.Thread, "start", none)
+    monkeypatch.setattr(threading.Thread, "start", fail_for_worker)
     with pytest.raises(RuntimeError, match="can't start new thread"):
         directory.start()
     assert directory._watch._observer is None

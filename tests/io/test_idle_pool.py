@@ -9,7 +9,7 @@ from devicemanager.io.idle_pool import IdlePool
 
 
 def pool_and_ended() -> tuple[IdlePool[str], list[str]]:
-    """A pool of at most two objects, and the list of objects that it disposed of."""
+    """Return a pool of at most two objects, and the list of objects that it has disposed of."""
     ended: list[str] = []
     return IdlePool(2, ended.append), ended
 
@@ -48,25 +48,25 @@ def test_pool_is_emptied_when_its_last_user_disables_it() -> None:
     assert ended == ["a"]
 
 
-def test_forked_child_has_an_empty_pool() -> None:
+def test_forked_child_has_empty_pool() -> None:
     idle, ended = pool_and_ended()
     with idle.enabled():
         idle.give_back("a")
-        with idle._here().lock:  # as if another thread of the parent held the lock
+        with idle._here().lock:  # a fork can happen while another thread holds the lock
             child = os.fork()
             if not child:
-                signal.alarm(5)  # it could hang at the parent's lock
+                signal.alarm(5)  # ends the child if it waits for the parent's lock
                 idle.give_back("b")
                 with idle.enabled():
                     idle.give_back("c")
-                    known = idle.take()
-                os._exit(0 if (known, idle.take(), ended) == ("c", None, ["b"]) else 1)
+                    taken = idle.take()
+                os._exit(0 if (taken, idle.take(), ended) == ("c", None, ["b"]) else 1)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert idle.take() == "a"
 
 
-def test_forked_child_that_leaves_the_block_disposes_of_nothing() -> None:
+def test_forked_child_disposes_of_nothing_of_its_parent() -> None:
     idle, ended = pool_and_ended()
     with idle.enabled():
         idle.give_back("a")

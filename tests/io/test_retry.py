@@ -1,4 +1,4 @@
-"""Retries: which errors, how often, and with which waits."""
+"""Retries: which errors are retried, how often, and after which waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from devicemanager.io.retry import retry
 
 
 class Flaky:
-    """Raises each of the given errors, then returns."""
+    """A function that raises each of these errors once, then returns."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -25,7 +25,7 @@ def never(_seconds: float) -> None:
     raise AssertionError("slept")
 
 
-def test_waits_double_up_to_the_longest_and_are_reported() -> None:
+def test_waits_double_up_to_longest_and_are_reported() -> None:
     slept: list[float] = []
     reported: list[tuple[str, float]] = []
     flaky = Flaky(*(KeyError(i) for i in range(5)))
@@ -50,7 +50,7 @@ def test_other_errors_are_raised_at_once() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"attempts": 1}, {"stopping": lambda: True}, {"seconds": 0}])
-def test_last_error_is_raised_at_each_limit_without_a_wait(limit) -> None:
+def test_last_error_is_raised_at_each_limit_without_wait(limit) -> None:
     reported: list[float] = []
     with pytest.raises(KeyError):
         retry(

@@ -1,4 +1,4 @@
-"""Reading files of unknown origin."""
+"""Read files that other users control, without blocking and up to a limit."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from devicemanager.io.safe_read import NotRegular, TooLarge, read_regular
 
 
-def test_reads_files_and_links_up_to_the_limit(tmp_path: Path) -> None:
+def test_reads_files_and_links_up_to_limit(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 100_000)
     (tmp_path / "link").symlink_to("file")
     assert read_regular(tmp_path / "link", 100_000) == b"x" * 100_000
@@ -30,7 +30,7 @@ def test_never_blocks_on_other_kinds_of_files(tmp_path: Path) -> None:
             read_regular(path, 10)
 
 
-def test_unreadable_file_is_an_oserror(tmp_path: Path) -> None:
+def test_unreadable_file_raises_oserror(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for name in ("absent", "loop"):
         with pytest.raises(OSError, match=name):

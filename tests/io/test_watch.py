@@ -1,4 +1,4 @@
-"""The directory watch, with new observers and with observers that other watches used before."""
+"""Directory watches, with new observers and with observers reused from other watches."""
 
 import logging
 import os
@@ -20,16 +20,16 @@ pytestmark = pytest.mark.usefixtures("no_idle_observers")
 
 
 class Changes:
-    """Changes that a watch reports."""
+    """Queue of the changes that a watch has reported."""
 
     def __init__(self) -> None:
         self._seen: queue.SimpleQueue[Change] = queue.SimpleQueue()
         self.add = self._seen.put
 
-    def until(self, wanted: Change) -> list[Change]:
-        """Wait for ``wanted``; return the changes reported before it."""
+    def until(self, expected: Change) -> list[Change]:
+        """Wait for a change; return those reported before it."""
         seen = []
-        while (change := self._seen.get(timeout=PATIENCE)) != wanted:
+        while (change := self._seen.get(timeout=PATIENCE)) != expected:
             seen.append(change)
         return seen
 
@@ -39,11 +39,11 @@ def changes() -> Changes:
     return Changes()
 
 
-@pytest.fixture(params=["new", "kept"])
+@pytest.fixture(params=["new", "reused"])
 def observer_before(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Run with new observers, and with one that has watched another directory."""
+    """Run the test with a new observer, and with one that has watched another directory."""
     if request.param == "new":
         yield
         return
@@ -56,14 +56,14 @@ def observer_before(
         yield
 
 
-twice = pytest.mark.usefixtures("observer_before")
+with_both_observers = pytest.mark.usefixtures("observer_before")
 
 
 def created(name: str) -> Change:
     return Change(ChangeKind.CREATED, name)
 
 
-@twice
+@with_both_observers
 def test_each_kind_of_change_is_reported_with_names(tmp_path: Path, changes: Changes) -> None:
     watched, outside = tmp_path / "watched", tmp_path / "outside"
     watched.mkdir()
@@ -86,7 +86,7 @@ def test_each_kind_of_change_is_reported_with_names(tmp_path: Path, changes: Cha
         watch.stop()
 
 
-@twice
+@with_both_observers
 def test_other_kinds_and_directories_are_not_reported(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add, [ChangeKind.CREATED])
     watch.start()
@@ -100,7 +100,7 @@ def test_other_kinds_and_directories_are_not_reported(tmp_path: Path, changes: C
         watch.stop()
 
 
-def test_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> None:
+def test_link_to_directory_is_followed(tmp_path: Path, changes: Changes) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     watch = DirectoryWatch(tmp_path / "link", changes.add)
@@ -112,9 +112,9 @@ def test_link_to_a_directory_is_followed(tmp_path: Path, changes: Changes) -> No
         watch.stop()
 
 
-@twice
-def test_ensure_follows_a_recreated_directory(tmp_path: Path, changes: Changes) -> None:
-    """Also with the same inode number, which it gets if nothing else was created meanwhile."""
+@with_both_observers
+def test_ensure_follows_recreated_directory(tmp_path: Path, changes: Changes) -> None:
+    """Covers a reused inode: the new directory gets it if no other file was created."""
     plugins = tmp_path / "plugins"
     watch = DirectoryWatch(plugins, changes.add)
     try:
@@ -132,7 +132,7 @@ def test_ensure_follows_a_recreated_directory(tmp_path: Path, changes: Changes) 
         watch.stop()
 
 
-@twice
+@with_both_observers
 def test_no_change_is_reported_after_stop(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     assert watch.ensure()
@@ -147,13 +147,13 @@ def test_no_change_is_reported_after_stop(tmp_path: Path, changes: Changes) -> N
         watch.stop()
 
 
-@twice
-def test_start_raises_the_reason(tmp_path: Path, changes: Changes) -> None:
+@with_both_observers
+def test_start_raises_reason(tmp_path: Path, changes: Changes) -> None:
     with pytest.raises(FileNotFoundError):
         DirectoryWatch(tmp_path / "absent", changes.add).start()
 
 
-def test_exception_in_a_handler_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_exception_in_handler_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     again = threading.Event()
 
     def handle(change: Change) -> None:
@@ -178,7 +178,7 @@ def test_ensure_logs_missing_inotify_once(
     caplog: pytest.LogCaptureFixture,
     where: str,
 ) -> None:
-    """Releases of watchdog create the inotify instance at different times."""
+    """Depending on its version, watchdog creates the inotify instance in either place."""
 
     def exhausted(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
@@ -195,13 +195,14 @@ def test_ensure_logs_missing_inotify_once(
     watch.stop()
 
 
-@twice
+@with_both_observers
 def test_forked_child_does_not_end_its_parents_watch(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     watch.start()
     try:
         child = os.fork()
         if not child:
+            # The child shares the parent's inotify descriptor, but none of its threads.
             watch.stop()
             watch.stop()
             os._exit(0)
@@ -212,7 +213,7 @@ def test_forked_child_does_not_end_its_parents_watch(tmp_path: Path, changes: Ch
         watch.stop()
 
 
-@twice
+@with_both_observers
 def test_forked_child_can_watch(tmp_path: Path, changes: Changes) -> None:
     watch = DirectoryWatch(tmp_path, changes.add)
     watch.start()
@@ -229,11 +230,11 @@ def test_forked_child_can_watch(tmp_path: Path, changes: Changes) -> None:
         watch.stop()
 
 
-@twice
+@with_both_observers
 def test_stop_during_events_logs_nothing(
     tmp_path: Path, changes: Changes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """watchdog logs an error for an event that comes while it stops."""
+    """watchdog logs an error if an event arrives while it stops; the watch suppresses it."""
     done = threading.Event()
 
     def disturb() -> None:
@@ -254,17 +255,17 @@ def test_stop_during_events_logs_nothing(
         disturber.join()
     assert [record.getMessage() for record in caplog.records] == []
     # Errors of an emitter that is not stopping are still logged.
-    logging.getLogger("watchdog.observers.inotify").error("queue_events() called when odd")
-    assert "called when odd" in caplog.text
+    logging.getLogger("watchdog.observers.inotify").error("queue_events() called when idle")
+    assert "called when idle" in caplog.text
 
 
 def watching() -> set[threading.Thread]:
-    """Return watchdog's running threads."""
+    """Return the running threads of watchdog."""
     return {each for each in threading.enumerate() if isinstance(each, BaseThread)}
 
 
 def watches(places: list[Path], changes: Changes) -> list[DirectoryWatch]:
-    """Start a watch of each place."""
+    """Start a watch on each directory."""
     started = [DirectoryWatch(place, changes.add) for place in places]
     for watch in started:
         watch.start()
@@ -295,7 +296,7 @@ def test_pool_reuses_up_to_two_idle_observers(tmp_path: Path, changes: Changes) 
 def test_stopped_watch_gets_no_changes_of_its_observers_next_watch(
     tmp_path: Path, changes: Changes
 ) -> None:
-    """Not even for the same directory, with events that come without a pause."""
+    """Covers the same directory, with changes immediately before and after the stop."""
     with io_watch.observers.enabled():
         for number in range(30):
             changes_before: list[Change] = []
@@ -311,7 +312,7 @@ def test_stopped_watch_gets_no_changes_of_its_observers_next_watch(
             assert len(changes_before) == until_then
 
 
-def test_failed_start_leaves_the_pooled_observer_usable(tmp_path: Path, changes: Changes) -> None:
+def test_failed_start_leaves_pooled_observer_usable(tmp_path: Path, changes: Changes) -> None:
     before = watching()
     with io_watch.observers.enabled():
         (watch,) = watches([tmp_path], changes)

@@ -1,4 +1,4 @@
-"""Sockets in short directories, and servers that are stopped after the test."""
+"""A PodResources socket with a short path; servers and clients that are closed after the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unread responses: they are limited, and the oldest are cancelled first."""
+"""Responses that clients do not read are limited; the oldest are cancelled first."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podresources.backlog import Backlog
+from tests.timing import Clock
 
 
 @attrs.define(eq=False)
@@ -36,68 +37,61 @@ class FakeCall:
             self.callbacks.pop()()
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def backlog(clock: Clock, **limits: int) -> Backlog:
     return Backlog(clock, **{"limit_bytes": 100, "limit_answers": 4, "patience": 1.0, **limits})
 
 
 def test_read_responses_make_room():
     clock = Clock()
-    under_way = backlog(clock)
+    pending = backlog(clock)
     for _ in range(10):
         call = FakeCall(60)
-        assert under_way.add(call, 60)
+        assert pending.add(call, 60)
         call.read()
-    assert under_way.size == 0
+    assert pending.size == 0
 
 
 def test_recent_responses_are_not_cancelled():
     clock = Clock()
-    under_way = backlog(clock)
+    pending = backlog(clock)
     first = FakeCall(60)
-    assert under_way.add(first, 60)
+    assert pending.add(first, 60)
     clock.now = 0.9
-    assert not under_way.add(FakeCall(60), 60)
-    assert not first.cancelled and under_way.size == 60
+    assert not pending.add(FakeCall(60), 60)
+    assert not first.cancelled and pending.size == 60
 
 
 def test_oldest_unread_responses_are_cancelled_first():
     clock = Clock()
-    under_way = backlog(clock)
+    pending = backlog(clock)
     calls = [FakeCall(30) for _ in range(3)]
     for call in calls:
-        assert under_way.add(call, 30)
+        assert pending.add(call, 30)
     clock.now = 5.0
-    assert under_way.add(FakeCall(50), 50)
+    assert pending.add(FakeCall(50), 50)
     assert [call.cancelled for call in calls] == [True, True, False]
-    assert under_way.size == 80
+    assert pending.size == 80
 
 
-def test_response_above_the_limit_is_accepted_alone():
+def test_response_above_limit_is_accepted_alone():
     clock = Clock()
-    under_way = backlog(clock)
-    assert under_way.add(FakeCall(500), 500)
-    assert not under_way.add(FakeCall(1), 1)
+    pending = backlog(clock)
+    assert pending.add(FakeCall(500), 500)
+    assert not pending.add(FakeCall(1), 1)
     clock.now = 2.0
-    assert under_way.add(FakeCall(1), 1) and under_way.size == 1
+    assert pending.add(FakeCall(1), 1) and pending.size == 1
 
 
 def test_number_of_responses_is_limited():
     clock = Clock()
-    under_way = backlog(clock)
-    assert [under_way.add(FakeCall(0), 0) for _ in range(5)] == [True] * 4 + [False]
+    pending = backlog(clock)
+    assert [pending.add(FakeCall(0), 0) for _ in range(5)] == [True] * 4 + [False]
 
 
 def test_ended_call_does_not_count():
-    under_way = backlog(Clock())
-    assert under_way.add(FakeCall(60, ended=True), 60)
-    assert under_way.size == 0
+    pending = backlog(Clock())
+    assert pending.add(FakeCall(60, ended=True), 60)
+    assert pending.size == 0
 
 
 @given(
@@ -110,20 +104,20 @@ def test_ended_call_does_not_count():
         max_size=40,
     )
 )
-def test_random_calls_stay_within_the_limit(steps):
+def test_random_calls_stay_within_limit(steps):
     clock = Clock()
-    under_way = backlog(clock)
+    pending = backlog(clock)
     waiting: list[FakeCall] = []
     for verb, amount in steps:
         if verb == "wait":
             clock.now += amount
         elif verb == "add":
             call = FakeCall(amount)
-            if under_way.add(call, amount):
+            if pending.add(call, amount):
                 waiting.append(call)
         elif amount < len(waiting):
             waiting[amount].read()
         waiting = [call for call in waiting if not call.ended]
-        assert under_way.size == sum(call.size for call in waiting)
+        assert pending.size == sum(call.size for call in waiting)
         assert len(waiting) <= 4
-        assert under_way.size <= 100 or len(waiting) == 1
+        assert pending.size <= 100 or len(waiting) == 1

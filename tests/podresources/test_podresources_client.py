@@ -1,3 +1,5 @@
+"""PodResourcesClient against servers that work, are missing, or misbehave."""
+
 from __future__ import annotations
 
 import errno
@@ -40,7 +42,7 @@ Behaviour = Callable[[bytes, grpc.ServicerContext], bytes]
 
 @pytest.fixture
 def kubelet(stack, socket_path) -> Callable[..., None]:
-    """Serve only these methods of v1, with functions over bytes."""
+    """Function that serves only these methods of v1, on encoded requests and responses."""
 
     def started(**methods: Behaviour) -> None:
         pool = stack.enter_context(ThreadPoolExecutor(2))
@@ -80,17 +82,17 @@ def test_stale_socket(client, socket_path):
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, Path.touch])
-def test_path_that_is_not_a_socket(make: Callable[[Path], None], client, socket_path):
+def test_path_of_other_file_type_is_rejected(make: Callable[[Path], None], client, socket_path):
     make(socket_path)
     with pytest.raises(NotServing, match=f"^{socket_path} is not a socket: use the kubelet's"):
         client.list()
 
 
 def test_socket_without_permission(client, socket_path, monkeypatch):
-    """The directory cannot be searched, or the socket cannot be opened."""
+    """Either the directory cannot be searched or the socket cannot be opened."""
     reason = f"^{socket_path} cannot be reached: Permission denied; on most nodes, only root"
-    with socket.socket(socket.AF_UNIX) as others:
-        others.bind(str(socket_path))
+    with socket.socket(socket.AF_UNIX) as foreign:
+        foreign.bind(str(socket_path))
         with pytest.raises(NotServing, match=reason):
             raise client._unavailable("connect failed: error: Permission denied")
 
@@ -110,17 +112,17 @@ def test_server_started_later_is_found(serve, client):
 
 
 def test_failed_calls_leave_no_descriptors_or_threads(client):
-    def held() -> tuple[int, int]:
+    def in_use() -> tuple[int, int]:
         gc.collect()
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
     with pytest.raises(SocketNotFound):
         client.list()
-    before = held()
+    before = in_use()
     for _ in range(50):
         with pytest.raises(SocketNotFound):
             client.list()
-    after = held()
+    after = in_use()
     assert all(new <= old + 2 for new, old in zip(after, before, strict=True)), (before, after)
 
 
@@ -142,18 +144,18 @@ def test_slow_kubelet(kubelet, stack, socket_path):
     release.set()
 
 
-def test_close_ends_a_call_in_progress(kubelet, client):
-    asked, release = threading.Event(), threading.Event()
+def test_close_ends_call_in_progress(kubelet, client):
+    called, release = threading.Event(), threading.Event()
 
     def hang(request, context):
-        asked.set()
+        called.set()
         release.wait(30)
         return b""
 
     kubelet(List=hang)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(client.list)
-        assert asked.wait(10)
+        assert called.wait(10)
         client.close()
         assert isinstance(call.exception(timeout=10), ClientClosed)
         release.set()
@@ -189,7 +191,7 @@ def test_disabled_feature_gates(kubelet, client):
         client.get_allocatable()
 
 
-def test_this_server_with_the_gate_off(serve, client):
+def test_get_fails_with_feature_gate_off(serve, client):
     serve(MemorySource([Pod("p", "ns")]), profile=Profile(get_enabled=False))
     with pytest.raises(MethodUnavailable):
         client.get("p", "ns")
@@ -201,7 +203,7 @@ def test_unknown_pod(serve, client):
         client.get("p", "ns")
 
 
-def test_other_not_found_error_is_not_an_unknown_pod(kubelet, client):
+def test_other_not_found_errors_differ_from_unknown_pod(kubelet, client):
     kubelet(List=failing(grpc.StatusCode.UNKNOWN, "device not found"))
     with pytest.raises(CallFailed, match="UNKNOWN: device not found") as caught:
         client.list()

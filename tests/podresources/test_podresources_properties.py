@@ -1,6 +1,4 @@
-"""Properties of random nodes: bytes and values are equivalent, and a cached response equals a
-new one.
-"""
+"""Properties of responses: bytes and values agree, and a cached response equals a new one."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ def split(devices):
 
 
 def as_listed(pod: Pod) -> Pod:
-    """Return the pod with one entry per device id and node, as in the kubelet."""
+    """Return the pod as the kubelet lists it: one entry per device id and NUMA node."""
     containers = (
         Container(c.name, split(c.devices), c.cpu_ids, c.memory, c.dynamic_resources)
         for c in pod.containers
@@ -112,12 +110,12 @@ def test_get_returns_each_pod(pods):
     for pod in pods:
         body = view.get_v1(pod.name, pod.namespace)
         assert decoding.pod_from_bytes(body) == as_listed(pod)
-        whole = v1.GetPodResourcesResponse.FromString(body)
-        assert json(whole) == {"pod_resources": as_dict(as_listed(pod))}
+        response = v1.GetPodResourcesResponse.FromString(body)
+        assert json(response) == {"pod_resources": as_dict(as_listed(pod))}
     assert view.get_v1("no such pod in here", "at all") is None
 
 
-def answers(view: View, pods) -> tuple:
+def responses(view: View, pods) -> tuple:
     found = [view.get_v1(pod.name, pod.namespace) for pod in pods]
     return view.list_v1(), view.list_v1alpha1(), view.allocatable_v1(), found
 
@@ -143,9 +141,7 @@ def changed(pods: list[Pod], change) -> list[Pod]:
             return [*pods[:index], pod, *pods[index + 1 :]]
         case ("repeat", index):  # the same object twice
             return pods + pods[index : index + 1]
-        case ("mark", index) if index < len(
-            pods
-        ):  # an equal pod with a different v1alpha1 response
+        case ("mark", index) if index < len(pods):  # an equal pod with a different v1alpha1 form
             old = pods[index]
             marked = tuple(
                 Container(c.name, c.devices, restartable_init=not c.restartable_init)
@@ -157,11 +153,11 @@ def changed(pods: list[Pod], change) -> list[Pod]:
 
 @examples(0.5)
 @given(st.lists(CHANGES, max_size=12))
-def test_cached_response_equals_a_new_one(changes):
+def test_cached_response_equals_new_one(changes):
     source = MemorySource()
-    kept = View(source)
+    caching = View(source)
     for change in changes:
         pods = changed(list(source.pods()), change)
         source.replace(pods=pods, allocatable=change[1] if change[0] == "allocatable" else None)
-        fresh = View(MemorySource(pods, source.allocatable()))
-        assert answers(kept, pods) == answers(fresh, pods)
+        new = View(MemorySource(pods, source.allocatable()))
+        assert responses(caching, pods) == responses(new, pods)

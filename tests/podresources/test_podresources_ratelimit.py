@@ -1,3 +1,5 @@
+"""The token bucket of the PodResources API: 100 calls per second, bursts of 10."""
+
 from __future__ import annotations
 
 import pytest
@@ -7,39 +9,39 @@ from hypothesis import strategies as st
 from podresources import TokenBucket
 
 
-def let_in(bucket: TokenBucket, *times: float) -> list[bool]:
+def allowed(bucket: TokenBucket, *times: float) -> list[bool]:
     return [bucket.allow(now) for now in times]
 
 
 def test_burst_is_accepted_at_once():
-    assert let_in(TokenBucket(100, 10), *[5.0] * 12) == [True] * 10 + [False] * 2
+    assert allowed(TokenBucket(100, 10), *[5.0] * 12) == [True] * 10 + [False] * 2
 
 
 def test_token_returns_every_ten_milliseconds():
     bucket = TokenBucket(100, 10)
-    let_in(bucket, *[0.0] * 10)
-    assert let_in(bucket, 0.009, 0.01, 0.01, 0.019, 0.02) == [False, True, False, False, True]
+    allowed(bucket, *[0.0] * 10)
+    assert allowed(bucket, 0.009, 0.01, 0.01, 0.019, 0.02) == [False, True, False, False, True]
 
 
 def test_rejected_calls_use_no_token():
     bucket = TokenBucket(100, 1)
     assert bucket.allow(0.0)
-    assert not any(let_in(bucket, *[n / 1000 for n in range(1, 10)]))
+    assert not any(allowed(bucket, *[n / 1000 for n in range(1, 10)]))
     assert bucket.allow(0.01)
 
 
-def test_idle_time_saves_at_most_the_burst():
+def test_idle_time_saves_at_most_burst():
     bucket = TokenBucket(100, 2)
-    let_in(bucket, 0.0, 0.0)
-    assert let_in(bucket, 3600.0, 3600.0, 3600.0) == [True, True, False]
+    allowed(bucket, 0.0, 0.0)
+    assert allowed(bucket, 3600.0, 3600.0, 3600.0) == [True, True, False]
 
 
 def test_clock_going_back_changes_nothing():
     bucket = TokenBucket(1, 2)
-    assert let_in(bucket, 100.0, 50.0, 50.0, 50.5, 51.0) == [True, True, False, False, True]
+    assert allowed(bucket, 100.0, 50.0, 50.0, 50.5, 51.0) == [True, True, False, False, True]
 
 
-def test_shortfall_below_a_nanosecond_is_ignored():
+def test_shortfall_below_nanosecond_is_ignored():
     bucket = TokenBucket(100, 1)
     assert bucket.allow(0.0)
     assert not bucket.allow(0.01 - 2e-9)
@@ -70,6 +72,6 @@ def test_never_more_than_burst_plus_rate_in_any_window(qps, burst, steps):
 
 
 @given(qps=st.integers(1, 1000), burst=st.integers(1, 50))
-def test_caller_below_the_rate_is_never_rejected(qps, burst):
+def test_caller_below_rate_is_never_rejected(qps, burst):
     bucket = TokenBucket(qps, burst)
-    assert all(let_in(bucket, *[n / qps for n in range(3 * burst)]))
+    assert all(allowed(bucket, *[n / qps for n in range(3 * burst)]))

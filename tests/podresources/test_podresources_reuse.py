@@ -1,3 +1,5 @@
+"""Reuse of encoded values between two versions of a list."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,7 +10,7 @@ from podresources.reuse import Reuse, common_ends, unequal
 
 
 class Thing:
-    """Equal to every other item, so that only identity separates them."""
+    """A value that equals every other one, so that only identity distinguishes them."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -29,9 +31,9 @@ def test_values_belong_to_their_elements(before, now):
         return -id(thing)
 
     values = Reuse(before, now).values([id(thing) for thing in before], make)
-    there = {id(thing) for thing in before}
-    assert values == [id(each) if id(each) in there else -id(each) for each in now]
-    assert made == [id(each) for each in now if id(each) not in there]
+    reused = {id(thing) for thing in before}
+    assert values == [id(each) if id(each) in reused else -id(each) for each in now]
+    assert made == [id(each) for each in now if id(each) not in reused]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""PodResourcesServer over a real socket: calls, errors, start, stop and socket paths."""
+
 from __future__ import annotations
 
 import logging
@@ -39,16 +41,16 @@ def pod(name: str, *ids: str) -> Pod:
     return Pod(name, "default", (Container("c", devices),))
 
 
-def our_threads() -> list[str]:
+def server_threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("podresources")]
 
 
-def dead_socket(path: Path) -> None:
+def make_stale_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(path))
 
 
-def test_round_trip_over_a_socket(serve, client):
+def test_round_trip_over_socket(serve, client):
     pods = (pod("a", "0", "1"), pod("b"))
     allocatable = Allocatable((ContainerDevices(GPU, ("0",), (1,)),), cpu_ids=(4,))
     serve(MemorySource(pods, allocatable))
@@ -74,7 +76,7 @@ def test_generated_stubs_of_both_versions_are_served(serve, socket_path):
         assert old.containers[0].devices[0].device_ids == ["0"]
 
 
-def test_the_rate_limit_over_a_socket(serve, client):
+def test_rate_limit_over_socket(serve, client):
     now = [0.0]
     server = serve(qps=100, burst=10, clock=lambda: now[0])
     for _ in range(5):
@@ -96,7 +98,7 @@ class Broken(MemorySource):
         raise RuntimeError("state is gone")
 
 
-def test_errors_of_the_source_reach_on_error_and_the_client(serve, client):
+def test_errors_of_source_reach_on_error_and_client(serve, client):
     errors = []
     serve(Broken(), on_error=errors.append)
     with pytest.raises(Exception, match=r"INTERNAL.*state is gone") as caught:
@@ -116,26 +118,26 @@ def test_stop_removes_socket_and_threads(socket_path):
     server = PodResourcesServer(MemorySource(), socket_path)
     with server, PodResourcesClient(socket_path) as client:
         client.list()
-        assert our_threads()
+        assert server_threads()
     assert list(socket_path.parent.iterdir()) == []
-    assert our_threads() == []
+    assert server_threads() == []
     server.stop()
 
 
-def test_stop_waits_for_a_call_in_progress(serve, socket_path):
-    """gRPC writes to the client's standard error if a call is cut off."""
-    asked, go = threading.Event(), threading.Event()
+def test_stop_waits_for_call_in_progress(serve, socket_path):
+    # If a call is cut off, gRPC writes a line to the client's standard error.
+    called, go = threading.Event(), threading.Event()
 
     class Slow(MemorySource):
         def pods(self):
-            asked.set()
+            called.set()
             go.wait(10)
             return super().pods()
 
     server = serve(Slow([pod("a", "0")]))
     with PodResourcesClient(socket_path) as client, ThreadPoolExecutor(1) as pool:
         listed = pool.submit(client.list)
-        assert asked.wait(10)
+        assert called.wait(10)
         threading.Timer(0.02, go.set).start()
         server.stop()
         assert listed.result(10) == (pod("a", "0"),)
@@ -161,7 +163,7 @@ def test_second_start_is_rejected(serve):
         server.start()
 
 
-def test_directory_has_the_kubelets_mode(socket_path):
+def test_directory_has_kubelets_mode(socket_path):
     inner = socket_path.parent / "pod-resources" / "kubelet.sock"
     with PodResourcesServer(MemorySource(), inner):
         assert inner.parent.stat().st_mode & 0o777 == 0o750
@@ -169,12 +171,12 @@ def test_directory_has_the_kubelets_mode(socket_path):
 
 
 def test_stale_socket_is_replaced(serve, client, socket_path):
-    dead_socket(socket_path)
+    make_stale_socket(socket_path)
     serve(MemorySource([pod("a", "0")]))
     assert client.list() == (pod("a", "0"),)
 
 
-def test_socket_of_a_running_server_is_kept(serve, client, socket_path):
+def test_socket_of_running_server_is_kept(serve, client, socket_path):
     serve(MemorySource([pod("first", "0")]))
     with pytest.raises(SocketInUse, match=str(socket_path)):
         PodResourcesServer(MemorySource(), socket_path).start()
@@ -193,10 +195,10 @@ def test_busy_server_counts_as_running(socket_path):
 
 def test_one_of_concurrent_starts_succeeds(socket_path):
     servers = [PodResourcesServer(MemorySource(), socket_path) for _ in range(8)]
-    line = threading.Barrier(len(servers))
+    together = threading.Barrier(len(servers))
 
     def start(server: PodResourcesServer) -> bool:
-        line.wait(timeout=30)
+        together.wait(timeout=30)
         try:
             server.start()
         except SocketInUse:
@@ -204,18 +206,19 @@ def test_one_of_concurrent_starts_succeeds(socket_path):
         return True
 
     with ThreadPoolExecutor(len(servers)) as pool:
-        won = list(pool.map(start, servers))
+        started = list(pool.map(start, servers))
     with PodResourcesClient(socket_path) as client:
         assert client.list() == ()
     for server in servers:
         server.stop()
-    assert sum(won) == 1
+    assert sum(started) == 1
     assert list(socket_path.parent.iterdir()) == []
 
 
-def test_late_stop_keeps_the_successors_socket(serve, client, socket_path):
+def test_late_stop_keeps_socket_of_next_server(serve, client, socket_path):
     first = PodResourcesServer(MemorySource(), socket_path)
     first.start()
+    # Without the file, the second server cannot notice that the first one still runs.
     socket_path.unlink()
     serve(MemorySource([pod("second", "0")]))
     first.stop()
@@ -230,7 +233,7 @@ def test_other_file_is_kept(socket_path, kind):
         case "directory":
             socket_path.mkdir()
         case "link":
-            dead_socket(socket_path.with_name("other"))
+            make_stale_socket(socket_path.with_name("other"))
             socket_path.symlink_to("other")
     with pytest.raises(ServeError, match="is not a socket"):
         PodResourcesServer(MemorySource(), socket_path).start()
@@ -270,37 +273,37 @@ def test_path_is_measured_in_bytes(socket_path):
 
 
 @pytest.mark.parametrize("name", ["a b%20#c?", "käfig", "a:b"])
-def test_special_characters_in_a_path(socket_path, name):
-    odd = socket_path.parent / name / "kubelet.sock"
-    with PodResourcesServer(MemorySource(), odd), PodResourcesClient(odd) as client:
+def test_special_characters_in_path(socket_path, name):
+    path = socket_path.parent / name / "kubelet.sock"
+    with PodResourcesServer(MemorySource(), path), PodResourcesClient(path) as client:
         assert client.list() == ()
-    assert list(odd.parent.iterdir()) == []
+    assert list(path.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize("directory", ["/proc/self", "/proc/none/such"])
 def test_read_only_directory(directory):
     with pytest.raises(ServeError, match=directory):
         PodResourcesServer(MemorySource(), f"{directory}/kubelet.sock").start()
-    assert our_threads() == []
+    assert server_threads() == []
 
 
-def test_file_in_place_of_the_directory(socket_path):
+def test_file_in_place_of_directory(socket_path):
     socket_path.write_text("")
     with pytest.raises(ServeError, match="cannot use directory"):
         PodResourcesServer(MemorySource(), socket_path / "kubelet.sock").start()
 
 
-def test_many_clients_while_the_source_changes(serve, socket_path):
+def test_many_clients_while_source_changes(serve, socket_path):
     source = MemorySource([pod("a", "0"), pod("b", "0")])
     serve(source)
     turns, readers = 60, 3
-    told = [0]
+    latest = [0]
 
     def read(_: int) -> list[str]:
         wrong = []
         with PodResourcesClient(socket_path) as client:
             for _ in range(turns):
-                before = told[0]
+                before = latest[0]
                 seen = {p.containers[0].devices[0].device_ids for p in client.list()}
                 if len(seen) != 1 or int(seen.pop()[0]) < before:
                     wrong.append(f"after {before}: {seen}")
@@ -309,15 +312,15 @@ def test_many_clients_while_the_source_changes(serve, socket_path):
     with ThreadPoolExecutor(readers) as pool:
         results = [pool.submit(read, n) for n in range(readers)]
         while not all(result.done() for result in results):
-            n = str(told[0] + 1)
+            n = str(latest[0] + 1)
             source.replace(pods=[pod("a", n), pod("b", n)])
-            told[0] += 1
+            latest[0] += 1
     assert [result.result() for result in results] == [[]] * readers
-    assert told[0] > turns
+    assert latest[0] > turns
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("pods", "message"),
     [
         (5, "invalid pods 5: expected a tuple or list of Pod"),
         (["train"], "invalid pods .*: expected a tuple or list of Pod"),
@@ -332,14 +335,14 @@ def test_many_clients_while_the_source_changes(serve, socket_path):
         ),
     ],
 )
-def test_memory_source_rejects_invalid_values(told: Any, message: str) -> None:
+def test_memory_source_rejects_invalid_values(pods: Any, message: str) -> None:
     source = MemorySource()
     with pytest.raises(TypeError, match=message):
-        MemorySource(told)
+        MemorySource(pods)
     with pytest.raises(TypeError, match=message):
-        source.replace(pods=told)
+        source.replace(pods=pods)
     with pytest.raises(TypeError, match=r"invalid allocatable .*: expected an Allocatable"):
-        source.replace(allocatable=told)
+        source.replace(allocatable=pods)
     with pytest.raises(TypeError, match="invalid device_ids"):
         source.replace(allocatable=Allocatable((ContainerDevices("v/gpu", "gpu-0"),)))
     assert (source.version(), source.pods()) == (1, ())

@@ -1,3 +1,5 @@
+"""The PodResources service without a socket: methods, errors, rate limit and counters."""
+
 from __future__ import annotations
 
 import pytest
@@ -22,7 +24,7 @@ PODS = (Pod("p", "ns", (Container("c"),)),)
 
 
 class Harness:
-    """Create a service with a manual clock."""
+    """A service with a clock that the test sets."""
 
     def __init__(self, source=None, limiter=None, **settings):
         self.now = 0.0
@@ -38,12 +40,12 @@ class Harness:
         )
         self.methods = {method.path: method for method in self.service.methods()}
 
-    def ask(self, path: str, request: bytes = b"") -> bytes:
+    def call(self, path: str, request: bytes = b"") -> bytes:
         return self.service.answer(self.methods[path], request)
 
-    def rejected(self, path: str, request: bytes = b"") -> tuple[str, str]:
+    def rejection(self, path: str, request: bytes = b"") -> tuple[str, str]:
         with pytest.raises(Rejection) as caught:
-            self.ask(path, request)
+            self.call(path, request)
         return caught.value.code, caught.value.text
 
 
@@ -62,24 +64,24 @@ def test_every_method_of_both_versions_is_served():
 
 def test_responses_of_each_method():
     harness = Harness()
-    assert decoding.pods_from_bytes(harness.ask(v1_grpc.LIST)) == PODS
-    assert decoding.pods_from_v1alpha1_bytes(harness.ask(v1alpha1_grpc.LIST)) == PODS
-    assert decoding.pod_from_bytes(harness.ask(v1_grpc.GET, get_request("p", "ns"))) == PODS[0]
-    allocatable = harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
+    assert decoding.pods_from_bytes(harness.call(v1_grpc.LIST)) == PODS
+    assert decoding.pods_from_v1alpha1_bytes(harness.call(v1alpha1_grpc.LIST)) == PODS
+    assert decoding.pod_from_bytes(harness.call(v1_grpc.GET, get_request("p", "ns"))) == PODS[0]
+    allocatable = harness.call(v1_grpc.GET_ALLOCATABLE_RESOURCES)
     assert decoding.allocatable_from_bytes(allocatable).cpu_ids == (1,)
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("p", "other"), ("q", "ns"), ("", "")])
-def test_unknown_pod_has_the_kubelets_message(name, namespace):
-    assert Harness().rejected(v1_grpc.GET, get_request(name, namespace)) == (
+def test_unknown_pod_has_kubelets_message(name, namespace):
+    assert Harness().rejection(v1_grpc.GET, get_request(name, namespace)) == (
         "UNKNOWN",
         f"pod {name} in namespace {namespace} not found",
     )
 
 
-def test_get_fails_with_the_feature_gate_off():
+def test_get_fails_with_feature_gate_off():
     harness = Harness(profile=Profile(get_enabled=False))
-    assert harness.rejected(v1_grpc.GET, get_request("p", "ns")) == (
+    assert harness.rejection(v1_grpc.GET, get_request("p", "ns")) == (
         "UNKNOWN",
         "PodResources API Get method disabled",
     )
@@ -88,23 +90,24 @@ def test_get_fails_with_the_feature_gate_off():
 
 def test_rate_limit_is_shared_by_all_methods():
     harness = Harness(limiter=TokenBucket(100, 3))
-    harness.ask(v1_grpc.LIST)
-    harness.ask(v1alpha1_grpc.LIST)
-    harness.rejected(v1_grpc.GET, get_request("unknown", "ns"))
+    harness.call(v1_grpc.LIST)
+    harness.call(v1alpha1_grpc.LIST)
+    harness.rejection(v1_grpc.GET, get_request("unknown", "ns"))
+    # The failed Get also used a token.
     for path in harness.methods:
-        assert harness.rejected(path) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
+        assert harness.rejection(path) == ("RESOURCE_EXHAUSTED", "rejected by rate limit")
     harness.now = 0.01
-    harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
-    assert harness.rejected(v1_grpc.LIST)[0] == "RESOURCE_EXHAUSTED"
+    harness.call(v1_grpc.GET_ALLOCATABLE_RESOURCES)
+    assert harness.rejection(v1_grpc.LIST)[0] == "RESOURCE_EXHAUSTED"
 
 
 def test_counters_by_method_and_version():
     harness = Harness()
-    harness.ask(v1_grpc.LIST)
-    harness.ask(v1_grpc.LIST)
-    harness.ask(v1_grpc.GET_ALLOCATABLE_RESOURCES)
-    harness.rejected(v1_grpc.GET, get_request("unknown", "ns"))
-    harness.ask(v1alpha1_grpc.LIST)
+    harness.call(v1_grpc.LIST)
+    harness.call(v1_grpc.LIST)
+    harness.call(v1_grpc.GET_ALLOCATABLE_RESOURCES)
+    harness.rejection(v1_grpc.GET, get_request("unknown", "ns"))
+    harness.call(v1alpha1_grpc.LIST)
     assert harness.counters.snapshot() == {
         (f"{PREFIX}_errors_get", "v1"): 1,
         (f"{PREFIX}_requests_get", "v1"): 1,
@@ -117,25 +120,25 @@ def test_counters_by_method_and_version():
 
 def test_rate_limited_calls_are_not_counted():
     harness = Harness(limiter=TokenBucket(100, 1))
-    harness.ask(v1_grpc.LIST)
+    harness.call(v1_grpc.LIST)
     before = harness.counters.snapshot()
-    harness.rejected(v1_grpc.LIST)
+    harness.rejection(v1_grpc.LIST)
     assert harness.counters.snapshot() == before
 
 
 def test_invalid_request_is_rejected_and_uses_no_token():
     harness = Harness(limiter=TokenBucket(100, 1))
     for path in harness.methods:
-        code, text = harness.rejected(path, b"\xff\xff")
+        code, text = harness.rejection(path, b"\xff\xff")
         assert code == "INTERNAL"
         assert text.startswith(f"{path}: invalid v1")
     assert harness.counters.snapshot() == {}
-    harness.ask(v1_grpc.LIST)
+    harness.call(v1_grpc.LIST)
 
 
-def test_fields_of_a_later_version_in_a_request_are_ignored():
+def test_fields_of_later_version_in_request_are_ignored():
     unknown_field = b"\xfa\x01\x01x"  # field 31, a string
-    assert decoding.pods_from_bytes(Harness().ask(v1_grpc.LIST, unknown_field)) == PODS
+    assert decoding.pods_from_bytes(Harness().call(v1_grpc.LIST, unknown_field)) == PODS
 
 
 class Broken(MemorySource):
@@ -157,7 +160,7 @@ class Broken(MemorySource):
 )
 def test_failing_source_is_reported_and_counted(path, kind):
     harness = Harness(Broken())
-    code, text = harness.rejected(path)
+    code, text = harness.rejection(path)
     assert code == "INTERNAL"
     (error,) = harness.errors
     assert text == f"{path}: cannot read the node's resources: {error!r}"

@@ -1,4 +1,4 @@
-"""Identity of socket files."""
+"""Identity of socket files: a server removes only the file that it created."""
 
 import os
 from pathlib import Path
@@ -8,14 +8,14 @@ import pytest
 from podresources.sockets import FileIdentity, remove_if_same
 
 
-def test_identity_differs_for_a_reused_inode(tmp_path: Path) -> None:
+def test_identity_differs_for_reused_inode(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     assert FileIdentity.of(path) is None
     path.touch()
     first = FileIdentity.of(path)
     path.chmod(0o600)
     assert FileIdentity.of(path) == first
-    # A file system that reuses inode numbers at once.
+    # Some file systems reuse an inode number at once: only the times differ then.
     os.utime(path, ns=(1, 1))
     assert FileIdentity.of(path) != first
     assert FileIdentity.of(path / "below") is None
@@ -34,7 +34,7 @@ def test_remove_if_same_keeps_other_files(tmp_path: Path) -> None:
     remove_if_same(tmp_path / "absent", None)
 
 
-def test_identity_of_a_directory_ignores_its_contents(tmp_path: Path) -> None:
+def test_identity_of_directory_ignores_its_contents(tmp_path: Path) -> None:
     before = FileIdentity.of(tmp_path)
     (tmp_path / "a").touch()
     os.utime(tmp_path, ns=(1, 1))
@@ -42,7 +42,7 @@ def test_identity_of_a_directory_ignores_its_contents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("follow", [True, False])
-def test_identity_of_a_link(tmp_path: Path, follow: bool) -> None:
+def test_identity_of_link(tmp_path: Path, follow: bool) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("file")
     target = FileIdentity.of(tmp_path / "file")

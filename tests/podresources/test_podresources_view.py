@@ -1,3 +1,5 @@
+"""Encoded responses: their content, and when they are reused."""
+
 from __future__ import annotations
 
 import sys
@@ -63,18 +65,18 @@ def test_empty_node_gives_empty_messages():
     assert (view.list_v1(), view.list_v1alpha1(), view.allocatable_v1()) == (b"", b"", b"")
 
 
-def test_get_returns_the_last_of_two_pods_with_one_name():
+def test_get_returns_last_of_two_pods_with_one_name():
     view = View(MemorySource([pod("p", "old"), pod("p", "new")]))
     assert decoding.pod_from_bytes(view.get_v1("p", "default")) == pod("p", "new")
 
 
 class CountingSource(MemorySource):
-    """Counts how often its values are read."""
+    """A source that counts how often its pods are read."""
 
-    asked = 0
+    reads = 0
 
     def pods(self):
-        self.asked += 1
+        self.reads += 1
         return super().pods()
 
 
@@ -83,10 +85,10 @@ def test_unchanged_source_is_read_once():
     view = View(source)
     assert view.list_v1() is view.list_v1()
     view.get_v1("p", "default")
-    assert source.asked == 1
+    assert source.reads == 1
     source.replace()
     view.list_v1()
-    assert source.asked == 2
+    assert source.reads == 2
 
 
 def test_only_new_pods_are_encoded(monkeypatch):
@@ -95,13 +97,13 @@ def test_only_new_pods_are_encoded(monkeypatch):
     monkeypatch.setattr(
         encoding, "pod_to_bytes", lambda pod: encoded.append(pod.name) or encode(pod)
     )
-    kept, gone = pod("kept", "a"), pod("gone", "b")
-    source = MemorySource([kept, gone])
+    stays, leaves = pod("stays", "a"), pod("leaves", "b")
+    source = MemorySource([stays, leaves])
     view = View(source)
     view.list_v1()
-    source.replace(pods=[pod("new", "b"), kept])
-    assert decoding.pods_from_bytes(view.list_v1()) == (pod("new", "b"), kept)
-    assert encoded == ["kept", "gone", "new"]
+    source.replace(pods=[pod("new", "b"), stays])
+    assert decoding.pods_from_bytes(view.list_v1()) == (pod("new", "b"), stays)
+    assert encoded == ["stays", "leaves", "new"]
 
 
 def test_unchanged_allocatable_is_not_encoded_again(monkeypatch):
@@ -118,8 +120,8 @@ def test_unchanged_allocatable_is_not_encoded_again(monkeypatch):
     assert decoding.allocatable_from_bytes(view.allocatable_v1()).cpu_ids == (2,)
 
 
-class ChangingUnderway(MemorySource):
-    """Changes between reading its version and reading its pods."""
+class ChangingBeforeRead(MemorySource):
+    """A source that changes after its version has been read, but before its pods are."""
 
     def pods(self):
         if self.version() == 1:
@@ -127,13 +129,13 @@ class ChangingUnderway(MemorySource):
         return super().pods()
 
 
-def test_change_during_the_build_is_not_missed():
-    view = View(ChangingUnderway([pod("old", "a")]))
+def test_change_during_build_is_not_missed():
+    view = View(ChangingBeforeRead([pod("old", "a")]))
     assert [p.name for p in decoding.pods_from_bytes(view.list_v1())] == ["new"]
 
 
-class ChangingAfterwards(MemorySource):
-    """Changes after its pods were read but before they are returned."""
+class ChangingAfterRead(MemorySource):
+    """A source that changes after its pods have been read, but before they are returned."""
 
     def pods(self):
         read = super().pods()
@@ -142,8 +144,8 @@ class ChangingAfterwards(MemorySource):
         return read
 
 
-def test_change_after_reading_shows_in_the_next_response():
-    view = View(ChangingAfterwards([pod("old", "a")]))
+def test_change_after_reading_shows_in_next_response():
+    view = View(ChangingAfterRead([pod("old", "a")]))
     first = decoding.pods_from_bytes(view.list_v1())
     second = decoding.pods_from_bytes(view.list_v1())
     assert [p.name for p in first + second] == ["old", "new"]
@@ -169,12 +171,12 @@ def test_failed_source_is_read_again():
 def test_responses_do_not_mix_versions():
     source = MemorySource([pod("p0", "0"), pod("p1", "0")], Allocatable(cpu_ids=(0, 0)))
     view = View(source)
-    told = [0]
+    latest = [0]
 
     def read(_: int) -> list[object]:
         wrong: list[object] = []
         for _ in range(400):
-            before = told[0]
+            before = latest[0]
             listed = decoding.pods_from_bytes(view.list_v1())
             seen = [p.containers[0].devices[0].device_ids[0] for p in listed]
             seen += map(str, decoding.allocatable_from_bytes(view.allocatable_v1()).cpu_ids)
@@ -185,16 +187,17 @@ def test_responses_do_not_mix_versions():
         return wrong
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # switch threads after almost every step
+    # Threads then switch between almost any two steps, so that a race shows.
+    sys.setswitchinterval(1e-5)
     try:
         with ThreadPoolExecutor(4) as pool:
             results = [pool.submit(read, n) for n in range(4)]
             while not all(result.done() for result in results):
-                n = told[0] + 1
+                n = latest[0] + 1
                 pods = [pod("p0", str(n)), pod("p1", str(n))]
                 source.replace(pods=pods, allocatable=Allocatable(cpu_ids=(n, n)))
-                told[0] = n
+                latest[0] = n
     finally:
         sys.setswitchinterval(interval)
     assert [result.result() for result in results] == [[]] * 4
-    assert told[0] > 400
+    assert latest[0] > 400

@@ -1,4 +1,4 @@
-"""The generated files agree with the .proto files."""
+"""The generated files are up to date with the .proto files."""
 
 import ast
 import re
@@ -52,7 +52,7 @@ def test_comments_of_proto_files_are_docstrings():
 
 
 @pytest.mark.parametrize("module", [deviceplugin_v1beta1, podresources_v1])
-def test_stubs_declare_the_fields_the_messages_have(module):
+def test_stubs_declare_fields_of_messages(module):
     stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
     declared = {
         node.name: sorted(name for entry in node.body for name in _field(entry))
@@ -63,7 +63,7 @@ def test_stubs_declare_the_fields_the_messages_have(module):
     assert declared == {name: sorted(m.fields_by_name) for name, m in messages.items()}
 
 
-def test_stubs_declare_the_services_names_and_values():
+def test_stubs_declare_services_names_and_values():
     stub = ast.parse((ROOT / "protos/deviceplugin_v1beta1_grpc.pyi").read_text())
     declared: dict[str, object] = {}
     for node in stub.body:

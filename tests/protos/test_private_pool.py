@@ -1,4 +1,4 @@
-"""Messages of ``protos`` and a user's ``api_pb2`` with the same names in one process."""
+"""One process can use these messages and a user's ``api_pb2`` with the same names."""
 
 import os
 import re
@@ -10,52 +10,46 @@ from google.protobuf import __version__, descriptor_pool
 
 from protos import deviceplugin_v1beta1 as dp
 from tests.paths import ROOT
+from tests.sessions import run_python
 
 
 def python(code):
-    """Run a new interpreter on this tree, with warnings as errors."""
+    """Run code in a new interpreter that imports this tree and raises on warnings."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = run_python("-W", "error", "-c", code, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def without_our_extension(proto):
-    """The API as other kubelets and plugins define it."""
+def without_extension(proto):
+    """Return the published API of Kubernetes, which has no typed devices."""
     proto = re.sub(r"\n  repeated TypedDevice typed_devices = 1000;", "", proto)
-    ours = r"\nmessage (Typed|Filesystem|Netlink|Pci)Device \{.*?\n\}"
-    return re.sub(ours, "", proto, flags=re.S)
+    messages = r"\nmessage (Typed|Filesystem|Netlink|Pci)Device \{.*?\n\}"
+    return re.sub(messages, "", proto, flags=re.S)
 
 
 @pytest.fixture(scope="module")
 def users_stubs(tmp_path_factory):
-    """Create a directory with an ``api_pb2`` like that of a plugin author."""
-    pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed: no api_pb2 to make")
+    """Directory with an ``api_pb2`` as a plugin's author generates it."""
+    pytest.importorskip("grpc_tools", reason="generating api_pb2 needs grpcio-tools")
     directory = tmp_path_factory.mktemp("user")
-    ours = (ROOT / "protos/deviceplugin_v1beta1.proto").read_text()
-    (directory / "api.proto").write_text(without_our_extension(ours))
-    # The compiler runs with the libraries it was installed with, not those under test.
+    proto = (ROOT / "protos/deviceplugin_v1beta1.proto").read_text()
+    (directory / "api.proto").write_text(without_extension(proto))
+    # The compiler needs the libraries of its release, not the older ones that PYTHONPATH adds.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}"]
     command += [f"--python_out={directory}", "api.proto"]
     subprocess.run(command, env=environment, check=True, timeout=50)
     stubs = directory / "api_pb2.py"
-    stubs.write_text(made_for_this_protobuf(stubs.read_text()))
+    stubs.write_text(without_version_check(stubs.read_text()))
     return directory
 
 
-def made_for_this_protobuf(stubs):
+def without_version_check(stubs):
     """Remove the version check if the compiler is newer than the library under test."""
-    made_by = tuple(int(part) for part in re.findall(r"^    (\d+),$", stubs, flags=re.M)[:3])
-    assert len(made_by) == 3, "the generated module no longer says which protobuf it is for"
-    if tuple(int(part) for part in __version__.split(".")) >= made_by:
+    compiler = tuple(int(part) for part in re.findall(r"^    (\d+),$", stubs, flags=re.M)[:3])
+    assert len(compiler) == 3, "no protobuf version in the generated module"
+    if tuple(int(part) for part in __version__.split(".")) >= compiler:
         return stubs
     imported = r"^.* as _runtime_version$"
     called = r"^_runtime_version\.Validate(.|\n)*?^\)$"
@@ -103,7 +97,7 @@ def test_users_stubs_load_beside_protos_and_exchange_bytes(users_stubs, imports)
     assert python(path + imports + EXCHANGE) == "exchanged\n"
 
 
-def test_messages_are_not_in_the_default_pool():
+def test_messages_are_not_in_default_pool():
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("v1beta1.Device")
     assert dp.DESCRIPTOR.pool is not descriptor_pool.Default()

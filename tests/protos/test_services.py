@@ -1,11 +1,8 @@
-"""Stubs and servicers over unix sockets, and the versions of their libraries."""
+"""Stubs and servicers over real Unix sockets, and the versions of the libraries."""
 
 import os
 import re
-import shutil
-import tempfile
 from concurrent import futures
-from pathlib import Path
 
 import google.protobuf
 import grpc
@@ -35,9 +32,8 @@ SERVICES = [
 
 
 @pytest.fixture
-def serve():
-    """Serve what the function adds to a server, and return a channel to it."""
-    directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
+def serve(directory):
+    """Function that starts a server with the servicers that ``add`` adds; returns a channel."""
     with futures.ThreadPoolExecutor(4) as threads:
         server = grpc.server(threads)
         channels = []
@@ -53,7 +49,6 @@ def serve():
         for channel in channels:
             channel.close()
         server.stop(None).wait(DEADLINE)
-    shutil.rmtree(directory)
 
 
 class Plugin(deviceplugin_v1beta1_grpc.DevicePluginServicer):
@@ -63,10 +58,10 @@ class Plugin(deviceplugin_v1beta1_grpc.DevicePluginServicer):
             yield deviceplugin_v1beta1.ListAndWatchResponse(devices=[device])
 
     def Allocate(self, request, context):
-        answer = deviceplugin_v1beta1.AllocateResponse()
-        for asked in request.container_requests:
-            answer.container_responses.add().envs["IDS"] = ",".join(asked.devices_ids)
-        return answer
+        response = deviceplugin_v1beta1.AllocateResponse()
+        for container in request.container_requests:
+            response.container_responses.add().envs["IDS"] = ",".join(container.devices_ids)
+        return response
 
 
 def add_plugin(server):
@@ -74,11 +69,11 @@ def add_plugin(server):
 
 
 def allocate_request(*ids):
-    asked = deviceplugin_v1beta1.ContainerAllocateRequest(devices_ids=ids)
-    return deviceplugin_v1beta1.AllocateRequest(container_requests=[asked])
+    container = deviceplugin_v1beta1.ContainerAllocateRequest(devices_ids=ids)
+    return deviceplugin_v1beta1.AllocateRequest(container_requests=[container])
 
 
-def test_call_reaches_the_method_and_returns_its_response(serve):
+def test_call_reaches_method_and_returns_its_response(serve):
     stub = deviceplugin_v1beta1_grpc.DevicePluginStub(serve(add_plugin))
     answer = stub.Allocate(allocate_request("a", "b"), timeout=DEADLINE)
     assert answer.container_responses[0].envs["IDS"] == "a,b"
@@ -112,17 +107,17 @@ def test_missing_method_is_unimplemented(serve, messages, services, name):
 
 
 @pytest.mark.parametrize(("messages", "services", "name"), SERVICES)
-def test_services_have_the_names_of_grpcs_generator(messages, services, name):
-    made = [f"{name}Stub", f"{name}Servicer", f"add_{name}Servicer_to_server"]
-    assert set(made) <= set(services.__all__)
-    for exported in made[:2]:
+def test_services_have_names_of_grpcs_generator(messages, services, name):
+    names = [f"{name}Stub", f"{name}Servicer", f"add_{name}Servicer_to_server"]
+    assert set(names) <= set(services.__all__)
+    for exported in names[:2]:
         assert getattr(services, exported).__module__ == services.__name__
 
 
-def test_libraries_are_those_pinned_for_the_line():
+def test_libraries_have_pinned_versions():
     line = os.environ.get("WIRE_LINE")
     if line is None:
-        pytest.skip("WIRE_LINE is not set: this environment claims no line")
+        pytest.skip("WIRE_LINE is not set, so no versions are expected")
     pins = ROOT.joinpath("constraints", f"{line}.txt").read_text()
-    wanted = dict(re.findall(r"^(grpcio|protobuf)==(\S+)$", pins, flags=re.M))
-    assert wanted == {"grpcio": grpc.__version__, "protobuf": google.protobuf.__version__}
+    expected = dict(re.findall(r"^(grpcio|protobuf)==(\S+)$", pins, flags=re.M))
+    assert expected == {"grpcio": grpc.__version__, "protobuf": google.protobuf.__version__}

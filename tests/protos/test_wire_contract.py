@@ -1,6 +1,6 @@
-"""The wire contract with peers: number and type of every field, path of every method.
+"""The published API: number and type of every field, path and types of every method.
 
-It is repeated here, so that a mistake in the .proto files is found.
+The tables are independent of the .proto files, so that a mistake in those files is found.
 """
 
 import pytest
@@ -62,7 +62,7 @@ MESSAGES = {
         ],
         "Mount": ["1 container_path: string", "2 host_path: string", "3 read_only: bool"],
         "DeviceSpec": ["1 container_path: string", "2 host_path: string", "3 permissions: string"],
-        # Extension of devicemanager, far above the kubelet's numbers.
+        # An extension of this project; the number 1000 leaves room for new fields of Kubernetes.
         "TypedDevice": [
             "1 filesystem: FilesystemDevice",
             "2 netlink: NetlinkDevice",
@@ -210,8 +210,8 @@ SCALARS = {
 
 
 def described(field):
-    """Return a field in the notation of the table."""
-    # Versions of FieldDescriptor differ in how they mark repeated fields.
+    """Return a field in the notation of the tables."""
+    # protobuf 7 removed ``label``; older versions have no ``is_repeated``.
     repeated = getattr(field, "is_repeated", None)
     if repeated is None:
         repeated = field.label == F.LABEL_REPEATED
@@ -230,7 +230,7 @@ def by_name(module):
 
 
 @pytest.mark.parametrize("module", MESSAGES, ids=by_name)
-def test_fields_have_the_expected_numbers_and_types(module):
+def test_fields_have_expected_numbers_and_types(module):
     found = {
         name: [described(field) for field in descriptor.fields]
         for name, descriptor in module.DESCRIPTOR.message_types_by_name.items()
@@ -253,7 +253,7 @@ def test_every_message_is_exported(module):
 @pytest.mark.parametrize(
     ("messages", "services"), [*zip(MESSAGES, METHODS, strict=True)], ids=by_name
 )
-def test_methods_have_the_expected_paths_and_types(messages, services):
+def test_methods_have_expected_paths_and_types(messages, services):
     found = {
         f"/{service.full_name}/{method.name}": (
             method.input_type.name,

@@ -1,4 +1,4 @@
-"""Public names of ``devicemanager`` and its package ``testing``, and what importing them loads."""
+"""Importing public names of ``devicemanager`` and its package ``testing`` loads nothing heavy."""
 
 import subprocess
 import sys
@@ -6,7 +6,6 @@ import sys
 import pytest
 
 import devicemanager
-import devicemanager.testing
 
 HEAVY = {"google.protobuf", "grpc", "kubernetes", "rich", "tenacity", "watchdog", "yaml"}
 
@@ -20,25 +19,11 @@ def loaded_by(code):
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("package", [devicemanager, devicemanager.testing])
-def test_every_public_name_exists(package):
-    for name in package.__all__:
-        found = getattr(package, name)
-        assert getattr(found, "__name__", name) == name
-    assert set(package.__all__) <= set(dir(package))
-
-
 def test_public_name_is_the_class_itself():
     from devicemanager.kubelet.mock import MockKubelet
 
     assert devicemanager.MockKubelet is MockKubelet
     assert "MockKubelet" in dir(devicemanager)
-
-
-@pytest.mark.parametrize("package", [devicemanager, devicemanager.testing])
-def test_unknown_name_is_an_attribute_error(package):
-    with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'Nothing'"):
-        _ = package.Nothing
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.sessions import SPARE
+from tests.sessions import NO_SUITE_PLUGINS
 
 pytest_plugins = ["pytester"]
 
@@ -15,7 +15,7 @@ def session(pytester):
 
     def run(source, *arguments):
         pytester.makepyfile(test_it=source)
-        return pytester.runpytest_subprocess("-Werror", *SPARE, *arguments)
+        return pytester.runpytest_subprocess("-Werror", *NO_SUITE_PLUGINS, *arguments)
 
     return run
 

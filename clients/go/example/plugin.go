@@ -139,14 +139,14 @@ func (p *Plugin) GetDevicePluginOptions(
 func (p *Plugin) GetPreferredAllocation(
 	context.Context, *pluginapi.PreferredAllocationRequest,
 ) (*pluginapi.PreferredAllocationResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "not offered")
+	return nil, status.Error(codes.Unimplemented, "not implemented")
 }
 
 // PreStartContainer is not implemented.
 func (p *Plugin) PreStartContainer(
 	context.Context, *pluginapi.PreStartContainerRequest,
 ) (*pluginapi.PreStartContainerResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "not asked for")
+	return nil, status.Error(codes.Unimplemented, "not implemented")
 }
 
 // Run serves and registers the plugin until the context ends. It does both again whenever the

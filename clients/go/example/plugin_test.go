@@ -43,7 +43,7 @@ func TestAllocate(t *testing.T) {
 		t.Fatalf("%s: %s", admission.Reason, admission.Message)
 	}
 	if envs := admission.Containers["main"].Settings.Envs; envs["GPU_0"] == "" {
-		t.Errorf("the container's variables: %v", envs)
+		t.Errorf("environment variables of the container: %v", envs)
 	}
 }
 

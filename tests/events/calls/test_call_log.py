@@ -43,7 +43,7 @@ def log(keep: int = 100, keep_bytes: int = 1 << 20, clock: ManualClock | None = 
     return CallLog(EventStream(clock), keep, keep_bytes)
 
 
-# -- storage -------------------------------------------------------------------------------
+# Storage.
 
 
 def test_call_has_direction_rpc_devices_and_time() -> None:
@@ -63,7 +63,7 @@ def test_call_has_direction_rpc_devices_and_time() -> None:
     assert calls.mark() == Mark(event=1, call=1)
 
 
-def test_stream_has_a_call_per_list_and_one_for_its_end() -> None:
+def test_stream_has_call_per_list_and_one_for_its_end() -> None:
     clock = ManualClock()
     calls = log(clock=clock)
     stream = recorder_of(calls).begin("ListAndWatch")
@@ -93,6 +93,7 @@ def test_log_drops_oldest_calls_by_number_and_by_bytes() -> None:
     for _ in range(3):
         allocate(calls, "d", response=b"x" * 40)
     assert [call.number for call in calls()] == [2, 3]
+    # A call above the limit is dropped, together with all earlier calls.
     allocate(calls, "d", response=b"x" * 101)
     assert calls() == [] and calls.dropped == 4
     recorder_of(calls).begin("Allocate").failed("Internal", "x" * 101)
@@ -105,6 +106,7 @@ def test_flood_of_lists_does_not_drop_allocations() -> None:
     stream = recorder_of(calls).begin("ListAndWatch")
     for _ in range(10):
         stream.received_message(b"")
+    # Calls made for pods have a separate limit, because some plugins send lists all the time.
     assert [call.number for call in calls()] == [1, 9, 10, 11]
 
 
@@ -136,11 +138,11 @@ def test_exceptions_of_subscribers_are_logged(
     assert "a callback failed" in caplog.text
 
 
-# -- messages as data -----------------------------------------------------------------------
+# Messages as plain data.
 
 
 @pytest.mark.parametrize(
-    ("rpc", "request_", "response", "wanted"),
+    ("rpc", "request_", "response", "expected"),
     [
         (
             "Register",
@@ -188,14 +190,14 @@ def test_exceptions_of_subscribers_are_logged(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_messages_are_decoded_to_plain_data(rpc: str, request_, response, wanted) -> None:
+def test_messages_are_decoded_to_plain_data(rpc: str, request_, response, expected) -> None:
     calls = log()
     recorder_of(calls).begin(rpc, request_.SerializeToString()).answered(
         response.SerializeToString()
     )
     (call,) = calls()
-    assert (call.request, call.response) == wanted
-    assert json.loads(json.dumps(call_data(call)))["request"] == wanted[0]
+    assert (call.request, call.response) == expected
+    assert json.loads(json.dumps(call_data(call)))["request"] == expected[0]
 
 
 def test_decoded_settings_have_sorted_maps_and_set_oneof_members() -> None:
@@ -219,11 +221,11 @@ def test_undecodable_bytes_are_base64() -> None:
     assert calls()[0].response == {"undecodable": "//8="}
 
 
-# -- searches and assertions ----------------------------------------------------------------
+# Searches and assertions.
 
 
 @pytest.fixture(scope="module")
-def made() -> CallLog:
+def calls_made() -> CallLog:
     calls = log()
     response = dp.AllocateResponse(
         container_responses=[dp.ContainerAllocateResponse(envs={"A": "1"})]
@@ -251,12 +253,12 @@ def made() -> CallLog:
     ],
     ids=str,
 )
-def test_search_by_criteria(made: CallLog, criteria, numbers: list[int]) -> None:
-    assert [call.number for call in made(**criteria)] == numbers
+def test_search_by_criteria(calls_made: CallLog, criteria, numbers: list[int]) -> None:
+    assert [call.number for call in calls_made(**criteria)] == numbers
 
 
 @pytest.mark.parametrize(
-    ("ask", "words"),
+    ("search", "words"),
     [
         (lambda calls: calls(rpc="allocate"), "unknown RPC 'allocate': use one of Register"),
         (lambda calls: calls(code="CANCELLED"), "unknown status code 'CANCELLED': use one of OK"),
@@ -264,20 +266,20 @@ def test_search_by_criteria(made: CallLog, criteria, numbers: list[int]) -> None
     ],
 )
 def test_invalid_criteria_are_errors(
-    made: CallLog, ask: Callable[[CallLog], object], words: str
+    calls_made: CallLog, search: Callable[[CallLog], object], words: str
 ) -> None:
     with pytest.raises(RequestError, match=words):
-        ask(made)
+        search(calls_made)
 
 
-def test_assert_called_returns_the_calls(made: CallLog) -> None:
-    assert [call.number for call in made.assert_called(GPU, rpc="Allocate")] == [1]
-    made.assert_called(rpc="Allocate", times=2)
-    made.assert_not_called(rpc="Allocate", since=2)
+def test_assert_called_returns_calls(calls_made: CallLog) -> None:
+    assert [call.number for call in calls_made.assert_called(GPU, rpc="Allocate")] == [1]
+    calls_made.assert_called(rpc="Allocate", times=2)
+    calls_made.assert_not_called(rpc="Allocate", since=2)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("criteria", "words"),
     [
         (
             {"resource": GPU, "rpc": "Allocate", "device_ids": {"a", "c"}},
@@ -307,19 +309,19 @@ def test_assert_called_returns_the_calls(made: CallLog) -> None:
     ],
     ids=["device ids", "code", "response", "times", "nothing"],
 )
-def test_mismatch_shows_the_closest_call(made: CallLog, wrong, words: list[str]) -> None:
+def test_mismatch_shows_closest_call(calls_made: CallLog, criteria, words: list[str]) -> None:
     with pytest.raises(CallMismatch) as caught:
-        made.assert_called(**wrong)
+        calls_made.assert_called(**criteria)
     for each in words:
         assert each in str(caught.value)
 
 
-def test_assert_not_called_shows_the_calls(made: CallLog) -> None:
+def test_assert_not_called_shows_calls(calls_made: CallLog) -> None:
     with pytest.raises(AssertionError, match=r"wanted 0 of .*found 2 among 3"):
-        made.assert_not_called(rpc="Allocate")
+        calls_made.assert_not_called(rpc="Allocate")
 
 
-def test_mismatch_names_the_number_of_dropped_calls() -> None:
+def test_mismatch_names_number_of_dropped_calls() -> None:
     calls = log(keep=1)
     allocate(calls, "a")
     allocate(calls, "b")

@@ -1,4 +1,4 @@
-"""The calls of a kubelet in a file."""
+"""The file to which a kubelet writes its calls with plugins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_each_later_call_is_one_line(tmp_path: Path) -> None:
+def test_open_file_gets_line_per_call(tmp_path: Path) -> None:
     calls = CallLog(EventStream(), 100, 1000)
     recorder_of(calls).begin("Allocate").answered(b"")
     path = tmp_path / "calls"
@@ -42,24 +42,24 @@ def test_each_later_call_is_one_line(tmp_path: Path) -> None:
     ]
 
 
-class SlowlyRead(CallLog):
-    """A log whose readers have to wait."""
+class SlowLog(CallLog):
+    """A call log that returns no calls until it is released."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.go_on = threading.Event()
+        self.released = threading.Event()
 
     def later(self, number: int) -> list[Call]:
-        assert self.go_on.wait(20)
+        assert self.released.wait(20)
         return super().later(number)
 
 
 def test_dropped_calls_are_counted(tmp_path: Path) -> None:
-    calls = SlowlyRead(EventStream(), 2, 1000)
+    calls = SlowLog(EventStream(), 2, 1000)
     with CallsFile(tmp_path / "calls", calls, pytest.fail):
         for _ in range(5):
             recorder_of(calls).begin("Allocate").answered(b"")
-        calls.go_on.set()
+        calls.released.set()
     written = lines(tmp_path / "calls")
     assert written[0] == {"schema": SCHEMA, "number": 3, "dropped": 3}
     assert [line["number"] for line in written] == [3, 4, 5]

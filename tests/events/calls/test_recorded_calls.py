@@ -1,4 +1,4 @@
-"""Every call between a kubelet and real plugins is recorded, in both directions."""
+"""All calls between a kubelet and plugins are recorded, in both directions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def plugin(kubelet: MockKubelet) -> Iterator[SimulatedPlugin]:
     mark = kubelet.mark()
     with SimulatedPlugin(settings, kubelet.plugin_dir) as plugin:
         kubelet.wait_for_resource(GPU, 2)
-        # The first list may be in flight while Register is answered and recorded.
+        # The first list can arrive before the response to Register is sent and recorded.
         kubelet.wait_for(lambda: bool(kubelet.calls(GPU, rpc="Register", since=mark)))
         yield plugin
 
 
-def test_calls_of_a_plugin_and_of_a_pod_are_recorded(
+def test_calls_of_plugin_and_of_pod_are_recorded(
     kubelet: MockKubelet, plugin: SimulatedPlugin
 ) -> None:
     mark = kubelet.mark()
@@ -48,8 +48,8 @@ def test_calls_of_a_plugin_and_of_a_pod_are_recorded(
         "Allocate",
         "PreStartContainer",
     ]
-    (held,) = admission.containers["main"].devices[GPU]
-    kubelet.calls.assert_called(GPU, rpc="Allocate", device_ids={held}, since=mark, times=1)
+    (device,) = admission.containers["main"].devices[GPU]
+    kubelet.calls.assert_called(GPU, rpc="Allocate", device_ids={device}, since=mark, times=1)
     (allocated,) = kubelet.calls(rpc="Allocate", since=mark)
     assert allocated.response is not None
     assert len(allocated.response["container_responses"]) == 1
@@ -96,7 +96,7 @@ def test_huge_resource_name_is_cut(kubelet: MockKubelet) -> None:
     assert call.request["resource_name"].endswith("x...")
 
 
-def test_handshake_of_a_watched_plugin_is_recorded(kubelet: MockKubelet) -> None:
+def test_handshake_of_watched_plugin_is_recorded(kubelet: MockKubelet) -> None:
     mark = kubelet.mark()
     resource = "vendor.com/watched"
     info = pr.PluginInfo(type="DevicePlugin", name=resource, supported_versions=["v1beta1"])
@@ -119,7 +119,7 @@ def failing(request: bytes, context: hostile.Context) -> bytes:
     context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no more of these")
 
 
-def silent(request: bytes, context: hostile.Context) -> bytes:
+def without_text(request: bytes, context: hostile.Context) -> bytes:
     context.abort(grpc.StatusCode.ABORTED, "")
 
 
@@ -131,7 +131,7 @@ def garbage(request: bytes, context: hostile.Context) -> bytes:
     ("allocate", "code", "message", "response"),
     [
         (failing, "ResourceExhausted", "no more of these", None),
-        (silent, "Aborted", "", None),
+        (without_text, "Aborted", "", None),
         (garbage, "Internal", "Exception deserializing response!", {"undecodable": "//8="}),
     ],
     ids=["status", "no text", "garbage"],
@@ -150,7 +150,7 @@ def test_failed_allocate_is_recorded_with_its_status(
         assert (call.code, call.message, call.response) == (code, message, response)
 
 
-def test_log_outlives_a_restart(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
+def test_log_survives_kubelet_restart(kubelet: MockKubelet, plugin: SimulatedPlugin) -> None:
     mark = kubelet.mark()
     kubelet.restart()
     kubelet.wait_for_resource(GPU, 2)

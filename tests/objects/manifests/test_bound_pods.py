@@ -1,4 +1,4 @@
-"""Pods of an API server, which can be newer than the known fields."""
+"""Pods from an API server, which can have fields of later Kubernetes versions."""
 
 import pytest
 
@@ -12,17 +12,17 @@ def pod(**container):
     }
 
 
-def test_unknown_fields_of_a_bound_pod_are_ignored():
-    found = pod(resources={"limits": {"vendor.com/gpu": 1}, "later": 1}, later=1)
-    found["spec"]["later"] = {}
-    found["spec"]["initContainers"] = [{"name": "init", "image": "i", "later": 1}]
+def test_unknown_fields_of_bound_pod_are_ignored():
+    source = pod(resources={"limits": {"vendor.com/gpu": 1}, "later": 1}, later=1)
+    source["spec"]["later"] = {}
+    source["spec"]["initContainers"] = [{"name": "init", "image": "i", "later": 1}]
     known = pod(resources={"limits": {"vendor.com/gpu": 1}})
     known["spec"]["initContainers"] = [{"name": "init", "image": "i"}]
-    assert bound_pod(found) == parse({"apiVersion": "v1", "kind": "Pod", **known})
+    assert bound_pod(source) == parse({"apiVersion": "v1", "kind": "Pod", **known})
 
 
 @pytest.mark.parametrize(
-    ("found", "fault"),
+    ("source", "fault"),
     [
         ({}, "pod None/None: metadata.name: Required value"),
         ({**pod(), "spec": 7}, "pod ns/p: spec: must be a mapping, not the number 7"),
@@ -40,7 +40,7 @@ def test_unknown_fields_of_a_bound_pod_are_ignored():
         ),
     ],
 )
-def test_malformed_bound_pod_is_named(found, fault):
+def test_malformed_bound_pod_is_named(source, fault):
     with pytest.raises(ManifestError) as caught:
-        bound_pod(found)
+        bound_pod(source)
     assert str(caught.value) == fault

@@ -74,7 +74,7 @@ def with_status(status):
     return {**manifest(None, None), "status": status}
 
 
-def test_extended_resources_of_claims_are_read_from_the_status():
+def test_extended_resources_of_claims_are_read_from_status():
     mappings = [
         {"containerName": "c0", "resourceName": "vendor.com/gpu", "requestName": "r"},
         {"containerName": "c0", "resourceName": "vendor.com/nic"},

@@ -1,4 +1,4 @@
-"""Every source of a manifest, and the exact line for every invalid one."""
+"""Parse manifests from all sources; each invalid one has an exact one-line error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAIN, A, B = ({"name": name, "image": "i"} for name in ("main", "a", "b"))
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
-    """Return a pod with one container and one device."""
+    """Return a manifest with one container that requests two devices."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -78,10 +78,10 @@ POD = Pod(
 )
 
 
-# --- sources
+# Sources.
 
 
-def test_all_fields_of_the_client_are_known() -> None:
+def test_all_fields_of_client_are_known() -> None:
     from kubernetes.client import V1Container, V1PodSpec
 
     assert set(V1PodSpec.attribute_map.values()) <= POD_SPEC
@@ -94,11 +94,11 @@ def test_pod_resources_and_unknown_metadata_are_accepted() -> None:
     assert parse(source) == attrs.evolve(POD, has_resources=True)
 
 
-def test_parse_accepts_a_dict() -> None:
+def test_parse_accepts_dict() -> None:
     assert parse(manifest()) == POD
 
 
-def test_parse_does_not_change_a_dict() -> None:
+def test_parse_does_not_change_dict() -> None:
     source = manifest()
     before = copy.deepcopy(source)
     parse(source)
@@ -110,20 +110,20 @@ def test_parse_accepts_text(dump: Any) -> None:
     assert parse(dump(manifest())) == POD
 
 
-def test_parse_accepts_a_path(tmp_path: Path) -> None:
+def test_parse_accepts_path(tmp_path: Path) -> None:
     file = tmp_path / "train.yaml"
     file.write_bytes(b"\xef\xbb\xbf" + yaml.safe_dump(manifest()).encode())
     assert parse(file) == POD
     assert parse(str(file)) == POD
 
 
-def test_parse_accepts_a_path_without_suffix(tmp_path: Path, monkeypatch: Any) -> None:
+def test_parse_accepts_path_without_suffix(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "train").write_text(json.dumps(manifest()))
     monkeypatch.chdir(tmp_path)
     assert parse("train") == POD
 
 
-def test_parse_accepts_a_client_pod() -> None:
+def test_parse_accepts_client_pod() -> None:
     from kubernetes import client
 
     pod = client.V1Pod(
@@ -142,7 +142,7 @@ def test_parse_accepts_a_client_pod() -> None:
     assert line_of(pod.spec) == "a V1Pod is expected, not V1PodSpec"
 
 
-def test_parse_finds_the_only_pod_of_a_text() -> None:
+def test_parse_finds_single_pod_of_text() -> None:
     other = {"apiVersion": "v1", "kind": "ConfigMap"}
     assert parse(yaml.safe_dump_all([None, other, manifest()])) == POD
 
@@ -174,11 +174,11 @@ def test_dict_loads_neither_kubernetes_nor_yaml() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
 
 
-def test_parse_returns_a_pod_unchanged() -> None:
+def test_parse_returns_pod_unchanged() -> None:
     assert parse(POD) is POD
 
 
-# --- meaning
+# Values.
 
 
 def test_units_and_defaults() -> None:
@@ -218,7 +218,7 @@ def test_missing_resources_are_empty(resources: Any) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "grace"), [(None, 30), (-5, 1), (0, 1), (7, 7)])
-def test_grace_period_is_at_least_a_second(seconds: int | None, grace: int) -> None:
+def test_grace_period_is_at_least_one_second(seconds: int | None, grace: int) -> None:
     spec = {"containers": [MAIN], "terminationGracePeriodSeconds": seconds}
     assert parse(manifest(spec=spec)).termination_grace_period == grace
 
@@ -245,7 +245,7 @@ def test_only_init_containers_can_be_sidecars() -> None:
     ]
 
 
-def test_pod_without_uid_gets_a_stable_one() -> None:
+def test_pod_without_uid_gets_stable_one() -> None:
     pod = parse(with_metadata(name="train", namespace="ml"))
     assert pod.uid == stable_uid("ml", "train") == "f7b4707b-812c-8ad2-90fe-293cc71f1d46"
     assert stable_uid("ml", "train2") != pod.uid != stable_uid("default", "train")
@@ -253,7 +253,7 @@ def test_pod_without_uid_gets_a_stable_one() -> None:
     assert parse(with_metadata(name="a"), default_uid="{}-{}".format).uid == "default-a"
 
 
-# --- invalid input: source and line
+# Invalid sources with the line of their error.
 
 BAD_FIELDS = [
     (
@@ -521,7 +521,7 @@ def test_parse_rejects_other_types() -> None:
     assert line_of([1]) == "a manifest is a dict, YAML text, a path or a V1Pod, not a list"
 
 
-def test_field_error_names_the_file(tmp_path: Path) -> None:
+def test_field_error_names_file(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(yaml.safe_dump(with_resources(limits={"vendor.com/gpu": "0.5"})))
     assert line_of(file) == f'{file}: {GPU}: Invalid value: "0.5": must be an integer'
@@ -536,13 +536,13 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     assert line_of(large).startswith(f"{large}: larger than")
     assert line_of(pipe) == f"{pipe}: a pipe, not a regular file"
     assert line_of(tmp_path) == f"{tmp_path}: a directory, not a regular file"
-    # Python versions differ.
+    # The error of a long name depends on the Python version.
     long = line_of(tmp_path / ("x" * 300))
     assert long.endswith(("cannot be read: File name too long", "no such file"))
 
 
 def test_files_that_could_block_are_rejected(tmp_path: Path) -> None:
-    """A huge sparse file, and links to a pipe and to devices."""
+    """Covers a huge sparse file, and links to a pipe and to devices."""
     sparse, link = tmp_path / "sparse.yaml", tmp_path / "link.yaml"
     sparse.touch()
     os.truncate(sparse, 1 << 30)
@@ -558,6 +558,7 @@ def test_files_that_could_block_are_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("merge", [False, True])
 def test_expanded_aliases_are_limited(merge: bool) -> None:
+    # A "billion laughs" document: eleven levels, each with ten references to the level below.
     lines = ["a0: &a0 {x: 1}"]
     for level in range(1, 12):
         many = ", ".join([f"*a{level - 1}"] * 10)
@@ -568,11 +569,12 @@ def test_expanded_aliases_are_limited(merge: bool) -> None:
 def test_list_is_rejected_at_its_first_extra_item() -> None:
     text = "a: [1, 2]\nb: {x: 1, y: 2, z: 3}\nc:\n- 1\n- {d: []}\n"
     assert load_documents(text, max_items=2) == load_documents(text)
+    # The invalid YAML after the extra item shows that the rest of the text is not parsed.
     with pytest.raises(ManifestError, match=r"^line 6: a list of more than 2 items$"):
         load_documents(text + "- 3\n- }", max_items=2)
 
 
-# --- properties
+# Properties.
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 keys = st.sampled_from(
@@ -593,12 +595,12 @@ def outcome(source: Any) -> Pod | None:
 
 
 @given(values)
-def test_any_value_is_a_pod_or_a_manifest_error(value: Any) -> None:
+def test_any_value_is_pod_or_manifest_error(value: Any) -> None:
     outcome(value)
 
 
 @given(st.sampled_from(["kind", "apiVersion", "metadata", "spec"]), values)
-def test_any_field_value_is_a_pod_or_a_manifest_error(field: str, value: Any) -> None:
+def test_any_field_value_is_pod_or_manifest_error(field: str, value: Any) -> None:
     outcome(manifest(**{field: value}))
 
 
@@ -606,7 +608,7 @@ def test_any_field_value_is_a_pod_or_a_manifest_error(field: str, value: Any) ->
 @example("resources", {"limits": {"vendor.com/gpu": 10**5000}})
 @example("resources", {"limits": {10**5000: 1}})
 @example("name", 10**5000)
-def test_any_container_is_a_pod_or_a_manifest_error(field: str, value: Any) -> None:
+def test_any_container_is_pod_or_manifest_error(field: str, value: Any) -> None:
     container = {"name": "main", "image": "i", field: value}
     outcome(
         manifest(
@@ -627,7 +629,7 @@ def test_any_limits_are_whole_numbers_or_rejected(limits: Any) -> None:
 
 
 @given(st.text(alphabet="ab:-[]{}&*!#|>'\"%@`,?\n\t <\x00\ud800é1", max_size=60))
-def test_any_text_is_a_pod_or_a_manifest_error(text: str) -> None:
+def test_any_text_is_pod_or_manifest_error(text: str) -> None:
     outcome(text + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Quantities have the value that k8s.io/apimachinery gives them."""
+"""Quantities are parsed to the same values as in k8s.io/apimachinery."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_parse_quantity_agrees_with_decimal_arithmetic(
 
 
 @given(st.text(alphabet="0123456789.+-eEinumkKMGTP", max_size=12))
-def test_any_text_is_an_amount_or_a_value_error(text: str) -> None:
+def test_any_text_is_amount_or_value_error(text: str) -> None:
     try:
         amount = parse_quantity(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Node, Lease and NodeResourceTopology objects: the exact JSON."""
+"""Exact JSON of Node, Lease and NodeResourceTopology objects."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_lease_names_its_holder_and_time() -> None:
 
 
 def test_node_object_has_labels_annotations_and_taints() -> None:
-    made = node_object(
+    result = node_object(
         "n", {"phase": "x"}, labels=default_labels("n", INFO), annotations={"a": "b"}
     )
-    assert made == {
+    assert result == {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -59,14 +59,14 @@ def test_node_object_has_labels_annotations_and_taints() -> None:
     assert node_reference("n", "u") == {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 
 
-def test_node_status_keeps_the_transition_time_of_unchanged_conditions() -> None:
+def test_node_status_keeps_transition_time_of_unchanged_conditions() -> None:
     def status(ready: bool, now: float, before: object = None) -> dict[str, object]:
         conditions = [NodeCondition("Ready", ready, "Reason", "text")]
         amounts = {"cpu": "4"}, {"cpu": "3"}
         return node_status_object("n", conditions, amounts, INFO, now=now, before=before)  # type: ignore[arg-type]
 
-    def times(made: dict[str, object]) -> list[str]:
-        (condition,) = made["conditions"]  # type: ignore[misc]
+    def times(result: dict[str, object]) -> list[str]:
+        (condition,) = result["conditions"]  # type: ignore[misc]
         return [condition[f"last{name}Time"][-3:-1] for name in ("Heartbeat", "Transition")]
 
     first = status(True, 1.0)
@@ -91,7 +91,7 @@ def test_node_status_keeps_the_transition_time_of_unchanged_conditions() -> None
     assert times(status(False, 2.0, first)) == ["02", "02"]
 
 
-def test_node_info_has_the_ten_fields_of_the_api() -> None:
+def test_node_info_has_ten_fields_of_api() -> None:
     assert INFO.as_object() == {
         "architecture": "arch",
         "bootID": "b",
@@ -117,8 +117,8 @@ DEVICES = [
 
 
 def test_zones_count_devices_by_numa_node() -> None:
-    made = topology_object("n", "restricted", "pod", NUMA, DEVICES, owner={"uid": "u"})
-    assert made == {
+    result = topology_object("n", "restricted", "pod", NUMA, DEVICES, owner={"uid": "u"})
+    assert result == {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
         "metadata": {"name": "n", "ownerReferences": [{"uid": "u"}]},
@@ -160,5 +160,5 @@ def test_zones_count_devices_by_numa_node() -> None:
     ],
 )
 def test_topology_policies_name_policy_and_scope(policy: str, name: str, scope: str) -> None:
-    made = topology_object("n", policy, scope, NUMA, [])
-    assert made["topologyPolicies"] == [f"{name}{scope.capitalize()}Level"]
+    result = topology_object("n", policy, scope, NUMA, [])
+    assert result["topologyPolicies"] == [f"{name}{scope.capitalize()}Level"]

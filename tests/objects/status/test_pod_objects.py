@@ -1,4 +1,4 @@
-"""Pod objects and statuses: the exact JSON, and what is read back from it."""
+"""Exact JSON of Pod objects and statuses, and the values that are read back from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAIN, SIDE = ContainerName("main"), ContainerName("side")
 GPU, CPU = ResourceName("vendor.com/gpu"), ResourceName("cpu")
 
 
-def test_pod_object_has_the_fields_of_the_manifest() -> None:
+def test_pod_object_has_fields_of_manifest() -> None:
     pod = Pod(
         UID,
         "train",
@@ -66,13 +66,13 @@ def test_pod_object_has_the_fields_of_the_manifest() -> None:
     }
 
 
-def test_optional_fields_of_a_pod_are_absent() -> None:
-    made = pod_object(Pod(UID, "p", "default", (Container(MAIN),)), {}, node="n")
-    assert set(made["metadata"]) == {"name", "namespace", "uid"}
-    assert not {"initContainers", "resourceClaims"} & set(made["spec"])
+def test_optional_fields_of_pod_are_absent() -> None:
+    result = pod_object(Pod(UID, "p", "default", (Container(MAIN),)), {}, node="n")
+    assert set(result["metadata"]) == {"name", "namespace", "uid"}
+    assert not {"initContainers", "resourceClaims"} & set(result["spec"])
 
 
-def test_items_of_a_pod_list_have_no_kind() -> None:
+def test_items_of_pod_list_have_no_kind() -> None:
     assert pod_list(iter([{"metadata": {}}])) == {
         "kind": "PodList",
         "apiVersion": "v1",
@@ -149,17 +149,17 @@ def test_started_containers_are_read_back() -> None:
     )
     init = ContainerStatus(ContainerName("init"), Terminated(0, "Completed", 0.0, 1.0))
     status = pod_status(*map(entry, containers), init_containers=(entry(init),))
-    made = status_object(UID, status, now=10.0)
-    assert container_statuses_of(made) == {each.name: each for each in (init, *containers[:2])}
-    main, side, new = made["containerStatuses"]
+    result = status_object(UID, status, now=10.0)
+    assert container_statuses_of(result) == {each.name: each for each in (init, *containers[:2])}
+    main, side, new = result["containerStatuses"]
     assert main["containerID"] == container_id(UID, MAIN, 3)
-    # The last run of a container that runs again is the one before; else it is the current one.
+    # The last terminated run is the previous one if the container runs again, else the latest.
     assert main["lastState"]["terminated"]["containerID"] == container_id(UID, MAIN, 2)
     assert side["lastState"]["terminated"]["containerID"] == container_id(UID, SIDE, 2)
     assert "containerID" not in new and new["lastState"] == {}
 
 
-def test_missing_values_of_a_status_are_read_as_defaults() -> None:
+def test_missing_values_of_status_are_read_as_defaults() -> None:
     found = {
         "initContainerStatuses": None,
         "containerStatuses": [
@@ -179,15 +179,15 @@ def test_missing_values_of_a_status_are_read_as_defaults() -> None:
 def test_allocated_devices_are_read_back() -> None:
     health = (ResourceHealth(DeviceId("g0"), Health.HEALTHY),)
     resources = (ResourceStatus(GPU, health), ResourceStatus(CPU, ()))
-    made = status_object(
+    result = status_object(
         UID, pod_status(entry(ContainerStatus(MAIN, Running(1.0)), *resources)), now=1.0
     )
-    (main,) = made["containerStatuses"]
+    (main,) = result["containerStatuses"]
     assert main["allocatedResourcesStatus"] == [
         {"name": GPU, "resources": [{"resourceID": "g0", "health": "Healthy"}]},
         {"name": CPU, "resources": []},
     ]
-    assert allocated_devices(made) == {"main": {"vendor.com/gpu": ["g0"]}}
+    assert allocated_devices(result) == {"main": {"vendor.com/gpu": ["g0"]}}
     assert allocated_devices({}) == {}
 
 
@@ -203,7 +203,7 @@ def test_container_ids_depend_on_pod_container_and_run() -> None:
     assert container_id(UID, MAIN, 0) == ids[0]
 
 
-def test_times_have_both_forms_of_the_api() -> None:
+def test_times_have_both_forms_of_api() -> None:
     assert timestamp(1.999) == "1970-01-01T00:00:01Z"
     assert micro_timestamp(1.25) == "1970-01-01T00:00:01.250000Z"
     assert [seconds_of(each) for each in ("1970-01-01T00:00:01.25Z", "soon", None)] == [

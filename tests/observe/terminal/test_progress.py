@@ -9,13 +9,7 @@ import pytest
 
 from devicemanager.observe.terminal.progress import Work
 from tests.observe.terminal.watched import Watched
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.timing import Clock
 
 
 def test_progress_without_terminal_prints_periodic_lines():

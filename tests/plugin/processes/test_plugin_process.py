@@ -12,7 +12,7 @@ import pytest
 
 from devicemanager import ManualClock, WaitTimeout
 from devicemanager.testing import PluginProcess, ProcessEnded
-from tests.sessions import SPARE
+from tests.sessions import NO_SUITE_PLUGINS
 
 GPU = "vendor.com/gpu"
 pytest_plugins = ["pytester"]
@@ -209,7 +209,7 @@ def test_no_process_is_left_after_the_test(pytester):
             assert not any(map(psutil.pid_exists, seen))
         """
     )
-    pytester.runpytest_subprocess(*SPARE).assert_outcomes(passed=2)
+    pytester.runpytest_subprocess(*NO_SUITE_PLUGINS).assert_outcomes(passed=2)
 
 
 def test_failure_report_has_the_output_of_the_process(pytester):
@@ -222,7 +222,7 @@ def test_failure_report_has_the_output_of_the_process(pytester):
             assert False
         """
     )
-    result = pytester.runpytest_subprocess(*SPARE)
+    result = pytester.runpytest_subprocess(*NO_SUITE_PLUGINS)
     result.stdout.fnmatch_lines(["*plugin process output*", "sh, started once", "  | driver*"])
 
 

@@ -1,7 +1,6 @@
 """Fixtures of the tests of recordings: directories, and a plugin with raw bytes."""
 
 import threading
-import time
 from concurrent import futures
 
 import grpc
@@ -115,11 +114,3 @@ def raw_plugin(plugin_dir):
     yield serve
     for plugin in plugins:
         plugin.stop()
-
-
-def wait_until(condition):
-    """Poll until the condition is true."""
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

@@ -11,7 +11,8 @@ from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 from devicemanager.testing import pod_manifest
 from podresources.sockets import target
 from protos import deviceplugin_v1beta1 as dp
-from tests.plugin.recording.conftest import GPU, TIMEOUT, RawPlugin, devices, hold, wait_until
+from tests.plugin.recording.conftest import GPU, TIMEOUT, RawPlugin, devices, hold
+from tests.timing import wait_until
 
 ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
 UNKNOWN_FIELD = b"\xfa\x7e\x03new"

@@ -17,7 +17,7 @@ import (
 	"kubelet-devicemanager/tests/interop/go/internal/sim"
 )
 
-// lister announces the resources to the manager, again at every change.
+// lister sends the names of the resources to the manager, at start and after every change.
 type lister struct {
 	namespace string
 	count     int
@@ -69,8 +69,9 @@ func (p *plugin) Stop() error {
 	return nil
 }
 
-// obey executes stdin and, at its end or at quit, stops the manager as a node would.
-func (l *lister) obey() {
+// runCommands executes the commands on stdin. At its end or at quit, it stops the manager with a
+// signal, as a node does.
+func (l *lister) runCommands() {
 	for words := range lines.Commands(os.Stdin) {
 		switch {
 		case words[0] == "names" && len(words) == 2:
@@ -96,7 +97,7 @@ func main() {
 		names: make(chan dpm.PluginNameList, 1), plugins: map[string]*plugin{},
 	}
 	l.names <- dpm.PluginNameList(lines.List(*names))
-	go l.obey()
+	go l.runCommands()
 	dpm.NewManager(l).Run()
 	lines.Emit("ended", nil)
 }

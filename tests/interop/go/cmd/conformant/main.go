@@ -33,15 +33,15 @@ import (
 
 const count = 4
 
-// service responds to calls; its inventory is sim's, its list handler can be deaf.
+// service responds to calls with the inventory of package sim; its list handler can be deaf.
 type service struct {
 	sim.Service
 	deaf    bool
 	mu      sync.Mutex
 	health  map[string]string
-	updates chan struct{} // of the deaf handler: one for all streams
-	open    atomic.Int32  // list streams
-	ended   chan struct{} // signalled when the last one has ended
+	updates chan struct{} // used by the deaf handler, and shared by all its streams
+	open    atomic.Int32  // number of list streams
+	ended   chan struct{} // receives when the last list stream has ended
 }
 
 func (s *service) ListAndWatch(request *pluginapi.Empty, stream api.ListStream) error {
@@ -60,7 +60,7 @@ func (s *service) ListAndWatch(request *pluginapi.Empty, stream api.ListStream) 
 	for {
 		response := &pluginapi.ListAndWatchResponse{Devices: s.Inventory.List()}
 		if err := stream.Send(response); err != nil {
-			// As the stub does: log the error and wait for the next update.
+			// Like the stub, log the error and wait for the next update.
 			fmt.Println("send failed:", err)
 		}
 		<-s.updates
@@ -186,8 +186,8 @@ func (p *plugin) stop() {
 	}
 }
 
-// identity distinguishes a file from a later one of the same name. An inode is not enough:
-// the file system uses it again.
+// identity distinguishes a file from a later one of the same name. The inode alone is not
+// enough: the file system can reuse it at once.
 type identity struct{ inode, seconds, nanoseconds int64 }
 
 var nothing identity
@@ -203,7 +203,7 @@ func identify(path string) identity {
 
 func (p *plugin) run(devices string) error {
 	if info, err := os.Stat(p.dir); err != nil || !info.IsDir() {
-		return fmt.Errorf("%s is no directory", p.dir)
+		return fmt.Errorf("%s is not a directory", p.dir)
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -228,12 +228,12 @@ func (p *plugin) run(devices string) error {
 			p.service.read(devices)
 			continue
 		case event := <-watcher.Events:
-			ours := event.Name == p.socket() && event.Has(fsnotify.Remove) && identify(p.socket()) == nothing
-			if !ours && (event.Name != kubelet || identify(kubelet) == known) {
+			removed := event.Name == p.socket() && event.Has(fsnotify.Remove) && identify(p.socket()) == nothing
+			if !removed && (event.Name != kubelet || identify(kubelet) == known) {
 				continue
 			}
 		case <-p.service.ended:
-			// The kubelet never opens a stream again: register again, if it runs.
+			// The kubelet never reopens a stream: register again if the kubelet still runs.
 			if p.server == nil || identify(kubelet) != known || p.service.open.Load() > 0 {
 				continue
 			}
@@ -246,7 +246,7 @@ func (p *plugin) run(devices string) error {
 			continue
 		}
 		known = now
-		select { // streams that ended with the server
+		select { // drop the notification of streams that ended with the server
 		case <-p.service.ended:
 		default:
 		}
@@ -254,14 +254,14 @@ func (p *plugin) run(devices string) error {
 			fmt.Println("cannot register:", err)
 			again.Reset(time.Second)
 		} else {
-			again.Stop() // of an earlier failure: now it is registered
+			again.Stop() // no retry of an earlier failure
 		}
 	}
 }
 
 func main() {
 	dir := flag.String("dir", "", "the plugin directory")
-	deaf := flag.Bool("deaf", false, "do not notice that a list stream has ended")
+	deaf := flag.Bool("deaf", false, "ignore the end of list streams")
 	flag.Parse()
 	svc := &service{
 		Service: sim.Service{

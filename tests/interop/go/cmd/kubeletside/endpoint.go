@@ -34,7 +34,7 @@ func (k *kubelet) Register(
 		"resource": request.ResourceName, "options": readOptions(request.Options),
 	})
 	if request.Version != pluginapi.Version {
-		return nil, fmt.Errorf("version %q is not served here", request.Version)
+		return nil, fmt.Errorf("unsupported version %q", request.Version)
 	}
 	conn, err := api.Dial(filepath.Join(k.dir, request.Endpoint))
 	if err != nil {

@@ -123,7 +123,7 @@ func (p *plugin) run() error {
 	commands := lines.Commands(os.Stdin)
 	kubelet := filepath.Join(p.dir, "kubelet.sock")
 
-	// Watch before the check, so that no kubelet is missed in between.
+	// Watch before the check: a kubelet that starts in between is not missed.
 	lines.Emit("watching", lines.Fields{"generation": api.Generation})
 	if _, err := os.Stat(kubelet); err == nil {
 		p.serveAndRegister()
@@ -169,10 +169,10 @@ func main() {
 	flag.StringVar(&s.Resource, "resource", "vendor.com/gpu", "resource to register")
 	flag.StringVar(&s.Preferred, "preferred", "",
 		"offer GetPreferredAllocation: lexical or reverse")
-	flag.StringVar(&s.FailAllocate, "fail-allocate", "", "answer Allocate with this error")
-	flag.BoolVar(&s.PreStart, "prestart", false, "ask for PreStartContainer")
+	flag.StringVar(&s.FailAllocate, "fail-allocate", "", "fail Allocate with this text")
+	flag.BoolVar(&s.PreStart, "prestart", false, "require PreStartContainer")
 	count := flag.Int("count", 2, "number of devices, named <last name>-<index>")
-	numa := flag.String("numa", "", "NUMA nodes given out in turn, as in 0,1")
+	numa := flag.String("numa", "", "NUMA nodes of the devices in turn, such as 0,1")
 	flag.Parse()
 	p.service = &sim.Service{
 		Settings: s, Inventory: sim.NewInventory(s.LastName(), *count, numbers(*numa)),

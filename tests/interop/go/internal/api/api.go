@@ -28,7 +28,7 @@ func Dial(socket string) (*grpc.ClientConn, error) {
 		}))
 }
 
-// NUMANodes returns a device's nodes; nil if it has no topology.
+// NUMANodes returns the NUMA nodes of a device; nil if it has no topology.
 func NUMANodes(topology *pluginapi.TopologyInfo) []int64 {
 	if topology == nil {
 		return nil
@@ -40,8 +40,8 @@ func NUMANodes(topology *pluginapi.TopologyInfo) []int64 {
 	return nodes
 }
 
-// Allocation is one container's allocation for tests. Stored is what a kubelet writes to its
-// checkpoint, in base64, including fields that this API does not have.
+// Allocation is one container's allocation for tests. Stored contains the bytes that a kubelet
+// writes to its checkpoint, in base64, including fields that this API does not have.
 type Allocation struct {
 	Envs        map[string]string `json:"envs"`
 	Mounts      []Mount           `json:"mounts"`

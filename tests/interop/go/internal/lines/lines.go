@@ -17,8 +17,7 @@ type Fields map[string]any
 
 var stdout sync.Mutex
 
-// Emit writes one event. It is safe for concurrent use: lines are written whole and in the
-// order of the calls.
+// Emit writes one event. It is safe for concurrent use: lines are never mixed.
 func Emit(event string, fields Fields) {
 	line := Fields{"event": event}
 	for name, value := range fields {
@@ -39,8 +38,8 @@ func Fatal(err error) {
 	os.Exit(1)
 }
 
-// Commands sends the lines of r, split into words, and closes the channel at its end, so that
-// a program ends when its driver has died.
+// Commands sends the lines of r, split into words. It closes the channel at the end of r, so that
+// a program exits when the process that controls it has exited.
 func Commands(r io.Reader) <-chan []string {
 	commands := make(chan []string)
 	go func() {

@@ -16,7 +16,7 @@ type Inventory struct {
 	wake    chan struct{}
 }
 
-// NewInventory makes count healthy devices named <prefix>-<index>, on the nodes in turn.
+// NewInventory creates count healthy devices named <prefix>-<index>, on the nodes in turn.
 func NewInventory(prefix string, count int, nodes []int64) *Inventory {
 	inv := &Inventory{devices: map[string]*pluginapi.Device{}, wake: make(chan struct{})}
 	for i := 0; i < count; i++ {

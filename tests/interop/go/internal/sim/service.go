@@ -130,7 +130,7 @@ func (s *Service) PreStartContainer(
 	return &pluginapi.PreStartContainerResponse{}, nil
 }
 
-// GetPreferredAllocation prefers by id order.
+// GetPreferredAllocation prefers devices by their ID order.
 func (s *Service) GetPreferredAllocation(
 	_ context.Context, request *pluginapi.PreferredAllocationRequest,
 ) (*pluginapi.PreferredAllocationResponse, error) {

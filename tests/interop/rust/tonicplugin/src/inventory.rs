@@ -40,7 +40,7 @@ impl Inventory {
     }
 }
 
-/// The list in the form of the API, in ID order.
+/// Converts the list to messages of the API, in ID order.
 pub fn devices(healths: &Healths) -> Vec<Device> {
     let device = |(id, health): (&String, &String)| Device {
         id: id.clone(),

@@ -1,4 +1,4 @@
-//! A device plugin with virtual devices on tonic, whose HTTP/2 is Rust's h2.
+//! A device plugin with virtual devices on tonic, which uses h2 for HTTP/2.
 //!
 //! It serves first and then registers. See README.md for its events and commands.
 
@@ -104,7 +104,7 @@ impl Plugin {
     }
 }
 
-/// The flags, such as `-dir DIRECTORY -count 2 -prestart`.
+/// Creates the plugin from flags such as `-dir DIRECTORY -count 2 -prestart`.
 fn plugin() -> Result<Plugin, Failure> {
     let mut directory = "/var/lib/kubelet/device-plugins".to_string();
     let mut socket = "tonic-plugin.sock".to_string();

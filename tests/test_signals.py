@@ -1,4 +1,4 @@
-"""Signals are heard by what tests start, whatever the tests themselves were started with."""
+"""Processes that tests start react to signals, even if the session ignored them at its start."""
 
 import signal
 import subprocess
@@ -8,17 +8,17 @@ import pytest
 
 from tests.paths import ROOT
 
-NUMBERS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 
 
-def test_started_to_ignore_signals():
-    """As in the background of a script and under nohup: the tests' own children hear them."""
+def test_ignored_signals_have_effect_again():
+    """A script's background command and nohup start the session with ignored signals."""
     program = f"""
 import signal, subprocess
-for number in {[int(each) for each in NUMBERS]}:
+for number in {[int(each) for each in SIGNALS]}:
     signal.signal(number, signal.SIG_IGN)
 import tests.conftest
-for number in {[int(each) for each in NUMBERS[1:]]}:
+for number in {[int(each) for each in SIGNALS[1:]]}:
     signal.raise_signal(number)
 print(subprocess.check_output(["grep", "SigIgn", "/proc/self/status"], text=True).split()[1])
 try:
@@ -30,11 +30,11 @@ except KeyboardInterrupt:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     ignored, interrupted = done.stdout.split()
-    assert not [each for each in NUMBERS if int(ignored, 16) & 1 << each - 1]
+    assert not [each for each in SIGNALS if int(ignored, 16) & 1 << each - 1]
     assert interrupted == "interrupted"
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_this_session_hears_them(number):
-    """In a worker as well, where the tests run in one."""
+@pytest.mark.parametrize("number", SIGNALS)
+def test_session_ignores_no_signal(number):
+    """Also in a worker of pytest-xdist."""
     assert signal.getsignal(number) != signal.SIG_IGN

@@ -1,4 +1,4 @@
-"""Calls as the registration makes them: their records, and the names of statuses."""
+"""Calls to plugins: records of abandoned calls, and conversion of gRPC errors."""
 
 import asyncio
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ PATH = "/v1beta1.DevicePlugin/Allocate"
 
 
 class Interrupted:
-    """A channel, and each of its methods; every call is interrupted."""
+    """A channel on which every call is interrupted; it also serves as its own methods."""
 
     def unary_unary(self, path):
         return self
@@ -44,7 +44,7 @@ def test_interrupted_call_is_recorded_as_abandoned():
 
 
 class Silent:
-    """A channel, and each of its methods, which never responds."""
+    """A channel on which no call gets a response; it also serves as its own methods."""
 
     def unary_unary(self, path):
         return self
