@@ -68,14 +68,14 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="ID",
-        help="run only this check or family, such as K09 or K; repeatable",
+        help="run only this check or family, such as K09 or K; can be repeated",
     )
     add(
         "--skip",
         action="append",
         default=[],
         metavar="ID",
-        help="skip this check or family; repeatable",
+        help="skip this check or family; can be repeated",
     )
     add("--list", action="store_true", help="list the checks and exit")
     add(
@@ -84,7 +84,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FORMAT=FILE",
         type=_report,
-        help="also write a report; formats: " + ", ".join(FORMS) + "; repeatable",
+        help="also write a report; formats: " + ", ".join(FORMS) + "; can be repeated",
     )
     add(
         "--hook",
@@ -101,7 +101,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=VALUE",
         type=_pair,
-        help="environment variable for the plugin; repeatable",
+        help="environment variable for the plugin; can be repeated",
     )
     add(
         "--resource",
@@ -109,7 +109,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         type=settings_options.device_resource,
-        help="resource of the plugin (default: what it registers); repeatable",
+        help="resource of the plugin (default: what it registers); can be repeated",
     )
     add(
         "--at-node-paths",
@@ -133,7 +133,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=NUMBER",
-        help="set a limit, such as recover_seconds=20; repeatable. An unknown name lists them",
+        help="set a limit, such as recover_seconds=20; can be repeated. An unknown name lists them",
     )
     add("--thorough", action="store_true", help="wait longer: the run takes several minutes")
     number = settings_options.number
@@ -145,7 +145,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of plugin instances to run in parallel (default: 4)",
     )
-    settings_options.add_version(parser, _EVERY_VERSION)
+    settings_options.add_settings(parser, "version", every=_EVERY_VERSION)
     add_format(parser, "text", "json")
 
 
@@ -266,8 +266,8 @@ def _report_of(
 def _run_until_signal(run: Callable[[], Report], stages: Stages) -> Report | signal.Signals:
     """Return the report, or the signal that stopped the run.
 
-    The run has a thread of its own, so that a signal ends it at any moment: closing the stages
-    stops every plugin and removes every directory. Only threads that still wait are left.
+    The checks run on a separate thread, so that a signal ends them at any moment: closing the
+    stages stops every plugin and removes every directory. Only threads that still wait are left.
     """
     import threading
     from concurrent.futures import Future
@@ -339,7 +339,7 @@ def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
 
 
 class _Progress:
-    """Prints each verdict as soon as it is known, in color on a terminal."""
+    """Prints each verdict at once, in color on a terminal."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled

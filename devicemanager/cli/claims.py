@@ -80,7 +80,7 @@ def _add_explain(actions: Subparsers) -> None:
         action="append",
         default=[],
         metavar="CLAIM",
-        help="allocate this claim first; may be repeated",
+        help="allocate this claim first; can be repeated",
     )
     claims_options.add(explain)
     add_format(explain, "text", "json")

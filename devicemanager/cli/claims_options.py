@@ -32,14 +32,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         type=file_name,
         dest="claims_paths",
-        help=f"{PATHS}; may be repeated",
+        help=f"{PATHS}; can be repeated",
     )
     add_simulated(group)
     group.add_argument(
         "--state",
         metavar="FILE",
         type=file_name,
-        help="device_claims_state of a kubelet: its allocated claims",
+        help="device_claims_state of a kubelet, with its allocated claims",
     )
     group.add_argument(
         "--node", metavar="NAME", help="name of the node (default: the node of the pools)"
@@ -52,7 +52,7 @@ def add_simulated(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
         "--simulate-pools",
         type=hardware,
         metavar=HARDWARE_FORM,
-        help=f"also pools and classes of virtual hardware, such as {HARDWARE_EXAMPLE}",
+        help=f"create pools and classes of virtual hardware, such as {HARDWARE_EXAMPLE}",
     )
 
 
@@ -93,6 +93,6 @@ def load(args: argparse.Namespace) -> OfflineClaims:
         first, *others = error.lines
         if not others:
             raise
-        more = "1 more fault" if len(others) == 1 else f"{len(others)} more faults"
+        more = "1 more error" if len(others) == 1 else f"{len(others)} more errors"
         text = f"{first}; and {more}: `devicemanager claims validate` lists them"
         raise CommandError(text) from error

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
-from devicemanager.cli.device_option import EXAMPLES, FORM, OnePerResource, device_option
 from devicemanager.cli.options import CommandError, rejected_server
 
 if TYPE_CHECKING:
@@ -85,11 +84,12 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--simulate",
-        metavar=FORM,
-        type=device_option,
-        action=OnePerResource,
+        metavar=settings_options.DEVICES_FORM,
+        type=settings_options.device_option,
+        action=settings_options.OnePerResource,
         default=[],
-        help=f"simulated devices of each in-memory node: {EXAMPLES}; can be repeated",
+        help=f"simulated devices of each in-memory node: "
+        f"{settings_options.DEVICES_EXAMPLES}; can be repeated",
     )
     group.add_argument(
         "--full",

@@ -1,4 +1,4 @@
-"""``devicemanager resources``: what a node can give, and how much of it is taken."""
+"""``devicemanager resources``: show the allocatable resources of a node and their use."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table of resources."""
     from podresources import ids_by_resource
 
     containers = [container for pod in pods for container in pod.containers]
     offered = ids_by_resource(allocatable.devices)
     used = ids_by_resource([devices for each in containers for devices in each.devices])
-    # A resource whose devices all became unhealthy may still be in use.
+    # Not only allocatable ones: a resource without healthy devices can still be in use.
     for resource in sorted({*offered, *used}):
         ids, taken = set(offered.get(resource, ())), set(used.get(resource, ()))
         nodes = [

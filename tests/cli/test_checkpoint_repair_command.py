@@ -57,11 +57,11 @@ def test_without_being_told_to_nothing_is_written(file: Path, root: Path, capsys
     assert [line.removeprefix(f"{file}: ") for line in out.splitlines()] == [
         f"not JSON at character {len(before)}: Expecting ',' delimiter: the file is truncated or "
         "damaged",
-        'left out: an entry of pod "u-2"',
+        'removed: an entry of pod "u-2"',
         "note: the registered resources are lost: each returns when its plugin registers again",
         "kept: 2 pod device entries, 0 registered resources",
-        "nothing is written: --write puts it in the file's place and keeps a copy, --to OTHER "
-        "writes it elsewhere",
+        "dry run: --write replaces the file and keeps a copy, --to OTHER writes the result "
+        "elsewhere",
     ]
     assert file.read_bytes() == before
     assert names(root) == ["device-plugins"]
@@ -73,7 +73,7 @@ def test_write_replaces_the_file_and_keeps_a_copy(file: Path, root: Path, capsys
     # Not in device-plugins, which kubelets up to 1.32 clear.
     copy = root / f"{NAME}.before-1"
     assert status == 0
-    assert out.endswith(f"{file}: written to {file}; what it was is in {copy}\n")
+    assert out.endswith(f"{file}: written to {file}; the previous file is {copy}\n")
     assert copy.read_bytes() == before
     assert checkpoint.load(file).entries == ENTRIES[:2]
     assert file.stat().st_mode & 0o777 == 0o640
@@ -107,7 +107,7 @@ def test_under_a_kubelet_that_runs_nothing_is_replaced(file: Path, root: Path, c
         server.listen()
         status, _, err = run(capsys, "repair", str(file), "--write")
         assert (status, file.read_bytes()) == (2, before)
-        assert f"a kubelet serves {file.parent}/kubelet.sock: it would overwrite the file" in err
+        assert f"a kubelet serves {file.parent}/kubelet.sock and would overwrite the file" in err
         assert names(root) == ["device-plugins"]
     # One that was killed leaves its socket.
     assert run(capsys, "repair", str(file), "--write")[0] == 0
@@ -125,7 +125,7 @@ def test_a_file_that_changes_meanwhile_is_not_replaced(
     monkeypatch.setattr(checkpoint, "repair", and_a_kubelet_writes)
     status, _, err = run(capsys, "repair", str(file), "--write")
     assert (status, checkpoint.load(file)) == (2, WHOLE)
-    assert f"{file} has changed meanwhile: is its kubelet stopped?" in err
+    assert f"{file} has changed meanwhile: stop its kubelet" in err
     assert names(root) == ["device-plugins"]
 
 
@@ -142,7 +142,7 @@ def test_another_file_is_never_overwritten(file: Path, root: Path, capsys: Any) 
     assert (status, out.splitlines()[-1]) == (0, f"{file}: written to {other}")
     assert checkpoint.load(other).entries == ENTRIES[:2]
     status, _, err = run(capsys, "repair", str(file), "--to", str(other))
-    assert (status, err) == (2, f"devicemanager: error: {other} exists: name another file\n")
+    assert (status, err) == (2, f"devicemanager: error: {other} exists: use another file name\n")
 
 
 def test_from_standard_input_to_standard_output(
@@ -161,7 +161,7 @@ def test_from_standard_input_to_standard_output(
     assert b"-: kept: 2 pod device entries" in err
     status, out, err = piped("repair", "-", "--write")
     assert (status, out) == (2, b"")
-    assert b"- is no file that can be replaced: give --to" in err
+    assert b"cannot replace - (not a regular file): use --to PATH" in err
 
 
 @pytest.mark.parametrize("content", ["", "{", "\0" * 9, '{"Data":{}}x'])
@@ -171,7 +171,9 @@ def test_where_nothing_can_be_saved_nothing_is_written(
     file.write_text(content)
     status, out, err = run(capsys, "repair", str(file), "--write")
     assert (status, out, file.read_text()) == (2, "", content)
-    assert err.endswith("nothing of it can be saved: move it away, and the kubelet starts afresh\n")
+    assert err.endswith(
+        "nothing can be recovered: move the file away, and the kubelet starts without it\n"
+    )
 
 
 def test_a_repair_as_data(file: Path, capsys: Any) -> None:
@@ -211,7 +213,7 @@ def test_a_failure_is_data_too(
 def test_the_file_and_what_is_said_of_it_do_not_mix(file: Path, capsys: Any) -> None:
     status, _, err = run(capsys, "repair", str(file), "--to", "-", "-o", "json")
     assert status == 2
-    assert "--to - and -o json would both write to standard output" in err
+    assert "--to - and -o json both write to standard output" in err
 
 
 # --- edit
@@ -220,13 +222,13 @@ def test_the_file_and_what_is_said_of_it_do_not_mix(file: Path, capsys: Any) -> 
 def test_pods_are_taken_out(file: Path, capsys: Any) -> None:
     file.write_bytes(checkpoint.dumps(WHOLE))
     status, out, err = run(capsys, "edit", str(file), "--drop-pod", "")
-    assert (status, out) == (2, "") and "a pod's UID is expected, not an empty text" in err
+    assert (status, out) == (2, "") and "expected the UID of a pod, not an empty text" in err
     drop = ["--drop-pod", "u-0", "--drop-pod", "u-2"]
     status, out, _ = run(capsys, "edit", str(file), *drop)
     assert status == 1
     assert out.splitlines()[:3] == [
-        f"{file}: left out: pod u-0, container main, resource {GPU}",
-        f"{file}: left out: pod u-2, container main, resource {GPU}",
+        f"{file}: removed: pod u-0, container main, resource {GPU}",
+        f"{file}: removed: pod u-2, container main, resource {GPU}",
         f"{file}: kept: 1 pod device entries, 1 registered resources",
     ]
     assert checkpoint.load(file) == WHOLE
@@ -238,14 +240,14 @@ def test_a_pod_that_is_not_there_is_wrong_usage(file: Path, capsys: Any) -> None
     file.write_bytes(checkpoint.dumps(WHOLE))
     status, out, err = run(capsys, "edit", str(file), "--drop-pod", "u-9", "--write")
     assert (status, out) == (2, "")
-    assert err.endswith("no pod u-9 holds a device; there are: u-0, u-1, u-2\n")
+    assert err.endswith("unknown pod u-9: use one of u-0, u-1, u-2\n")
     assert checkpoint.load(file) == WHOLE
 
 
 def test_a_damaged_file_is_repaired_before_it_is_edited(file: Path, capsys: Any) -> None:
     status, _, err = run(capsys, "edit", str(file), "--drop-pod", "u-0")
     assert status == 2
-    assert err.endswith("`devicemanager checkpoint repair` comes first\n")
+    assert err.endswith("use `devicemanager checkpoint repair` first\n")
 
 
 def test_show_names_what_cannot_be_read(file: Path, capsys: Any) -> None:
@@ -318,7 +320,7 @@ def test_names_from_kubectl(tmp_path: Path, capsys: Any, monkeypatch: Any) -> No
         assert pods_shown(run(capsys, *where, "-")[1]) == [NAMED[0], "pod u-infer, container main"]
     monkeypatch.setattr("sys.stdin", None)
     twice = run(capsys, "show", "-", "--pods", "-")
-    assert "standard input, -, is given more than once" in twice[2]
+    assert "- (standard input) is given more than once" in twice[2]
     for content in ("[", "[]", '{"items": 5}', '{"items": [5]}', "{}", "[" * 100_000):
         pods.write_text(content)
         status, out, err = run(capsys, *where, str(pods), "-o", "json")
@@ -336,7 +338,7 @@ def test_the_checkpoint_of_a_snapshot_is_a_checkpoint(
     assert run(capsys, "diff", str(snapshot), str(plain))[:2] == (0, "")
     status, _, err = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--write")
     assert status == 2
-    assert f"{snapshot} is no file that can be replaced: give --to" in err
+    assert f"cannot replace {snapshot} (not a regular file): use --to PATH" in err
     other = tmp_path / "other"
     edited = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--to", str(other))
     assert edited[0] == 0

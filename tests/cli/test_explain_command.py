@@ -229,15 +229,18 @@ def test_a_resource_like_no_other(pod: Any, capsys: Any) -> None:
 def test_devices_are_of_a_resource_that_a_plugin_can_have(pod: Any, capsys: Any) -> None:
     status, _, err = explain(capsys, pod("a", {GPU: 1}), "--devices", "gpu=1")
     assert status == 2
-    assert "argument --devices: 'gpu' is no device resource like vendor.com/gpu" in err
+    assert (
+        "argument --devices: invalid resource 'gpu': expected a name with a domain, such as vendor.com/gpu"
+        in err
+    )
 
 
 def test_a_node_without_any_source_of_devices_is_wrong_usage(pod: Any, capsys: Any) -> None:
     assert explain(capsys, pod("a", {GPU: 1})) == (
         2,
         "",
-        "devicemanager: error: which devices does the node have? "
-        "Give --devices, --checkpoint, --allocatable, --snapshot or --claims\n",
+        "devicemanager: error: the node has no devices: use --devices, --checkpoint, "
+        "--allocatable, --snapshot or --claims\n",
     )
 
 
@@ -297,8 +300,8 @@ def test_a_checkpoint_alone_does_not_know_all_nodes(node: Any, pod: Any, capsys:
     assert status == 1
     assert "    no node [..#] 2 of 3 free\n" in out
     note = (
-        f"the checkpoint does not say on which NUMA nodes 3 devices of {GPU} are, so this may "
-        "be wrong: add --allocatable"
+        f"the explanation may be wrong: the NUMA nodes of 3 devices of {GPU} are not in the "
+        "checkpoint: add --allocatable"
     )
     assert out.endswith(f"\n\nnote: {note}\n")
     _, told = data(capsys, pod("a", {GPU: 2}), *alone, *SINGLE)
@@ -358,13 +361,16 @@ def test_a_device_on_several_nodes(pod: Any, capsys: Any, tmp_path: Path) -> Non
         (["--allocatable", "none"], "none: No such file or directory"),
         (
             ["--allocatable", "list"],
-            "list: this is not what `devicemanager resources -o json` prints",
+            "invalid file list: expected the output of `devicemanager resources -o json`",
         ),
         (
             ["--allocatable", "text"],
-            "text: this is not what `devicemanager resources -o json` prints",
+            "invalid file text: expected the output of `devicemanager resources -o json`",
         ),
-        (["--unhealthy", f"{GPU}=gpu-7"], f"{GPU} has no device gpu-7; there are: gpu-0, gpu-1"),
+        (
+            ["--unhealthy", f"{GPU}=gpu-7"],
+            f"unknown device gpu-7 of {GPU}: use one of gpu-0, gpu-1",
+        ),
         (["--topology-policy", "restricted", "--topology-option", "x=1"], 'Policy option: "x"'),
         (["--numa", "none"], "invalid --numa 'none': use `host`"),
     ],
@@ -388,8 +394,8 @@ def test_a_pod_that_comes_twice(pod: Any, capsys: Any) -> None:
         name = "a" if second is first else "b"
         assert (status, err) == (
             2,
-            f"devicemanager: error: {second}: pod default/{name} (UID u) is given in {first} "
-            "already: give each pod once, or another name or metadata.uid\n",
+            f"devicemanager: error: {second}: pod default/{name} (UID u) is also in {first}: "
+            "remove one, or change its name or metadata.uid\n",
         )
 
 
@@ -398,8 +404,8 @@ def test_more_devices_than_any_kubelet_takes(count: str, capsys: Any) -> None:
     status, _, err = explain(capsys, "pod.yaml", "--devices", f"{GPU}={count}")
     assert status == 2
     assert err.splitlines()[-1] == (
-        f"devicemanager explain: error: argument --devices: '{GPU}={count}' has more than 100000 "
-        "devices: a kubelet rejects a longer list"
+        f"devicemanager explain: error: argument --devices: invalid devices '{GPU}={count}': more "
+        "than 100000 devices: a kubelet rejects a longer list"
     )
 
 

@@ -67,7 +67,9 @@ def test_what_if_and_without_pod_change_it_and_say_what_it_was(explain: Any) -> 
     status, out, _ = explain(WHOLE, {GPU: 2}, "--without-pod", "infer")
     assert status == 0
     assert "chosen: g2, g3\n" in out
-    assert out.endswith("note: as the node is, pod ml/new is rejected: TopologyAffinityError\n")
+    assert out.endswith(
+        "note: without the changes, pod ml/new is rejected: TopologyAffinityError\n"
+    )
     for name in ("ml/infer", "u-infer"):
         assert explain(WHOLE, {GPU: 2}, "--without-pod", name)[0] == 0
     many = ["--without-pod", "train", "--without-pod", "infer"]
@@ -84,10 +86,10 @@ def test_what_if_and_without_pod_change_it_and_say_what_it_was(explain: Any) -> 
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [
-        (["--without-pod", "trian"], "no pod trian holds anything; did you mean ml/train?"),
-        (["--without-pod", "zzz"], "there are: ml/infer, ml/train"),
+        (["--without-pod", "trian"], "unknown pod trian: did you mean ml/train?"),
+        (["--without-pod", "zzz"], "use one of ml/infer, ml/train"),
         (["--what-if", "max-allowable-numa-nodes=few"], "max-allowable-numa-nodes"),
-        (["--checkpoint", "x"], "--checkpoint and --snapshot: the snapshot has it already"),
+        (["--checkpoint", "x"], "--checkpoint and --snapshot exclude each other"),
         (["--allocatable", "x"], "--allocatable and --snapshot"),
     ],
 )
@@ -103,16 +105,16 @@ def test_a_pod_to_leave_out_of_a_node_where_none_holds_anything(explain: Any) ->
     status, _, err = explain(empty, {GPU: 1}, "--without-pod", "zzz")
     assert (status, err) == (
         2,
-        "devicemanager: error: --without-pod: no pod zzz holds anything; there are: none\n",
+        "devicemanager: error: --without-pod: unknown pod zzz: no pod has devices\n",
     )
 
 
 def test_changes_need_a_snapshot(capsys: Any) -> None:
     for argv in (["--what-if", "policy=none"], ["--without-pod", "a"]):
         assert main(["explain", "pod.yaml", "--devices", f"{GPU}=1", *argv]) == 2
-        assert "give --snapshot" in capsys.readouterr().err
+        assert "require --snapshot" in capsys.readouterr().err
     assert main(["explain", "pod.yaml", "--what-if", "policy=most"]) == 2
-    assert "choose from none, best-effort" in capsys.readouterr().err
+    assert "use one of none, best-effort" in capsys.readouterr().err
 
 
 def test_a_failure_is_data_too(tmp_path: Path, capsys: Any) -> None:
@@ -129,28 +131,30 @@ def test_what_is_gone_counts_as_free_and_what_may_be_does_not(explain: Any) -> N
     old = attrs.evolve(WHOLE, checkpoint=data)
     status, out, _ = explain(old, {GPU: 1})
     assert status == 0
-    assert "note: pod u-old is gone: its devices count as free, as for the kubelet\n" in out
+    assert (
+        "note: pod u-old no longer exists: its devices count as free, as for the kubelet\n" in out
+    )
     unsure = attrs.evolve(old, directories=None)
     status, out, _ = explain(unsure, {GPU: 1})
     assert status == 1
-    assert "its devices count as held: try --without-pod u-old\n" in out
+    assert "its devices count as allocated: to free them, use --without-pod u-old\n" in out
     assert explain(unsure, {GPU: 1}, "--without-pod", "u-old")[0] == 0
 
 
 def test_without_a_good_checkpoint_podresources_says_who_holds_what(explain: Any) -> None:
     for broken, why in (
-        (without(WHOLE, layout.CHECKPOINT, "Permission denied"), "was not read"),
+        (without(WHOLE, layout.CHECKPOINT, "Permission denied"), "could not be read"),
         (attrs.evolve(WHOLE, checkpoint=b"{"), "is damaged"),
     ):
         status, out, _ = explain(broken, {GPU: 2})
         assert status == 1
         assert f"{GPU} g0, g1: pod ml/train, container main\n" in out
-        assert f"note: the checkpoint {why}: PodResources says who holds what\n" in out
+        assert f"note: the checkpoint {why}: allocated devices are taken from PodResources\n" in out
         assert explain(broken, {GPU: 2}, "--without-pod", "infer")[0] == 0
     blind = without(attrs.evolve(WHOLE, checkpoint=b"{"), layout.POD_RESOURCES, "no")
-    assert "note: the checkpoint is damaged: what can be read" in explain(blind, {GPU: 1})[1]
+    assert "note: the checkpoint is damaged: only its readable part" in explain(blind, {GPU: 1})[1]
     nothing = without(without(WHOLE, layout.CHECKPOINT, "no"), layout.POD_RESOURCES, "no")
-    assert "note: nobody says who holds what" in explain(nothing, {GPU: 1})[1]
+    assert "note: allocated devices are unknown" in explain(nothing, {GPU: 1})[1]
 
 
 def test_devices_that_are_not_allocatable_are_unhealthy(explain: Any) -> None:

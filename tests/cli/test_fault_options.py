@@ -62,10 +62,10 @@ def test_the_seed_is_the_flags_or_the_files(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--fault", "nonsense"], "unknown fault 'nonsense': use one of reject-register, "),
-        (["--fault", "restart"], "restart would be executed at once, when there is nothing yet"),
+        (["--fault", "restart"], "restart needs at=POINT, such as restart:at=registered"),
         (["--faults", "/none"], "/none: No such file"),
-        (["--chaos", "x"], "'x' is not a whole number from 0"),
-        (["--fault-seed", "-1"], "'-1' is not a whole number from 0"),
+        (["--chaos", "x"], "invalid value 'x': expected a whole number of at least 0"),
+        (["--fault-seed", "-1"], "invalid value '-1': expected a whole number of at least 0"),
     ],
 )
 def test_a_wrong_flag_is_one_line(
@@ -81,7 +81,7 @@ def test_an_action_in_a_file_must_wait_for_a_point(
     path = tmp_path / "faults.yaml"
     path.write_text("[away:seconds=3]")
     assert main(["run", "--root", str(tmp_path), "--faults", str(path)]) == 2
-    assert f"{path}: away would be executed at once" in capsys.readouterr().err
+    assert f"{path}: away needs at=POINT" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -14,11 +14,10 @@ import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.cli import main
 from devicemanager.cli.kubelet_log import KubeletLog
-from devicemanager.cli.offline_node import OfflineNode
-from devicemanager.core.ids import ResourceName
 from devicemanager.events.calls import CallLog
 from devicemanager.events.calls.file import CallsFile
 from devicemanager.events.stream import EventStream
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects.manifests import parse
 from devicemanager.testing import pod_manifest
@@ -74,14 +73,14 @@ def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
         commands.append(["explain", str(pod), "--devices", f"{GPU}=2@0", "-o", "json"])
         for command in commands:
             assert main(command) in (0, 1)
-    node = OfflineNode(Settings(), {ResourceName(GPU): {}})
+    node = InMemoryKubelet(Settings(), {GPU: ()})
     with CallsFile(tmp_path / "calls", log := CallLog(EventStream(), 1, 100), pytest.fail):
         tap = log.recorder(GPU, "gpu.sock")
         assert tap is not None
         tap.begin("ListAndWatch").received_message(b"")
     print((tmp_path / "calls").read_text())
     rejected = parse(pod_manifest("a", {GPU: 1}))
-    KubeletLog(as_json=True).admission(rejected, node.admit(rejected))
+    KubeletLog(as_json=True).admission(rejected, node.admit(rejected, start=False))
     decoder, text, shapes = json.JSONDecoder(), capsys.readouterr().out, {}
     while text := text.lstrip():
         value, end = decoder.raw_decode(text)
@@ -132,7 +131,7 @@ def test_the_container_on_the_page_is_one_of_run(printed: dict[str, Any]) -> Non
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)
     from devicemanager.kubelet.pods.data import container_data
 
-    node = OfflineNode(Settings(), {})
+    node = InMemoryKubelet(Settings(), {})
     admitted = node.admit(parse(pod_manifest("a", {})))
     given = container_data(admitted.containers["main"])
     shown = json.loads(block)

@@ -89,7 +89,7 @@ def test_a_mistake_of_the_view_costs_no_line(watched):
 
     with Program(watched) as program:
         program.display.show(lambda: broken)
-        watched.wait_for("the live view failed: ZeroDivisionError('oops')")
+        watched.wait_for("live view failed: ZeroDivisionError('oops')")
         program.display.log.say("more", "the next line")
         watched.wait_for("the next line")
     assert program.failures == [] and not program.quit.is_set()

@@ -239,7 +239,7 @@ def test_show_of_an_empty_checkpoint(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "empty"
     file.write_bytes(checkpoint.dumps(Checkpoint(None, None)))
     _, out, _ = run(capsys, "checkpoint", "show", str(file))
-    assert out.splitlines()[:2] == ["no pod holds a device", "no resource is registered"]
+    assert out.splitlines()[:2] == ["no devices are allocated", "no resources are registered"]
 
 
 def test_verify(file: Path, capsys: Any) -> None:
@@ -247,7 +247,7 @@ def test_verify(file: Path, capsys: Any) -> None:
     checksum = checkpoint.verify(file)
     assert status == 0
     assert out == (
-        f"{file}: checksum {checksum} is right, 3 pod device entries, 2 registered resources\n"
+        f"{file}: checksum {checksum} is correct, 3 pod device entries, 2 registered resources\n"
     )
     _, out, _ = run(capsys, "checkpoint", "verify", "-o", "json", str(file))
     assert json.loads(out) == {
@@ -271,8 +271,8 @@ def test_an_altered_file(file: Path, capsys: Any) -> None:
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
     assert (status, err) == (1, "")
     assert out == (
-        f"{file}: {why}\n{file}: a kubelet would not load it; 3 pod device entries, "
-        "2 registered resources can be read\n"
+        f"{file}: {why}\n{file}: a kubelet does not load this file; readable: 3 pod "
+        "device entries, 2 registered resources\n"
     )
     status, out, err = run(capsys, "checkpoint", "show", str(file))
     assert status == 1
@@ -286,7 +286,7 @@ def test_an_altered_file(file: Path, capsys: Any) -> None:
     assert err == f"devicemanager: error: {file}: {why}; {SHOWS}\n"
 
 
-SHOWS = "`devicemanager checkpoint show` shows what it holds"
+SHOWS = "use `devicemanager checkpoint show` to see its content"
 
 
 def test_what_is_left_of_a_truncated_file(file: Path, capsys: Any) -> None:
@@ -306,7 +306,7 @@ def test_what_is_left_of_a_truncated_file(file: Path, capsys: Any) -> None:
     assert len(shown["problems"]) == 1
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
     assert (status, err) == (1, "")
-    assert out.endswith("2 pod device entries, 0 registered resources can be read\n")
+    assert out.endswith("readable: 2 pod device entries, 0 registered resources\n")
 
 
 def test_verify_finds_what_no_kubelet_would_write(tmp_path: Path, capsys: Any) -> None:
@@ -366,7 +366,9 @@ def test_checkpoints_from_standard_input(file: Path, capsys: Any, monkeypatch: A
     assert (status, out.split()[:2]) == (0, ["-:", "checksum"])
     assert piped("checkpoint", "show", "-") == run(capsys, "checkpoint", "show", str(file))
     assert piped("checkpoint", "diff", "-", str(file)) == (0, "", "")
-    twice = "devicemanager: error: standard input, -, is given more than once: it can be read once"
+    twice = (
+        "devicemanager: error: - (standard input) is given more than once: it can be read only once"
+    )
     assert piped("checkpoint", "diff", "-", "-") == (2, "", f"{twice}\n")
     explain = ["explain", "-", "--devices", f"{GPU}=1", "--checkpoint", "-"]
     assert piped(*explain) == (2, "", f"{twice}\n")
@@ -447,11 +449,11 @@ def test_no_file_content_makes_a_traceback(tmp_path: Path, capsys: Any, content:
 
 def test_a_directory_is_no_checkpoint(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     say = f"devicemanager: error: {tmp_path} is a directory"
-    nothing = f"{say}, and there is no kubelet_internal_checkpoint in it\n"
+    nothing = f"{say}, and it does not contain kubelet_internal_checkpoint\n"
     assert run(capsys, "checkpoint", "show", str(tmp_path)) == (2, "", nothing)
     with monkeypatch.context() as patched:
         patched.setattr(os, "access", lambda path, mode: False)  # root may look anywhere
-        denied = f"{say}, and you may not look into it\n"
+        denied = f"{say}, and you are not allowed to read it\n"
         assert run(capsys, "checkpoint", "show", str(tmp_path)) == (2, "", denied)
     file = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
     file.parent.mkdir()
@@ -483,13 +485,13 @@ def test_what_is_no_socket(command: str, directory: Path, socket: str, capsys: A
     meant = directory / "root" / "pod-resources" / "kubelet.sock"
     assert error_of(directory / "root").endswith(f" is a directory; did you mean {meant}?")
     (directory / "none").mkdir()
-    assert error_of(directory / "none").endswith("and there is no kubelet.sock in it")
+    assert error_of(directory / "none").endswith("and it does not contain kubelet.sock")
     (directory / "file").touch()
     assert error_of(directory / "file").startswith(f"{directory / 'file'} is not a socket")
     assert "there is no socket" in error_of(directory / "nothing")
     registration = directory / "root" / "device-plugins"
     registration.symlink_to(directory)
-    meant = f"is where plugins register; did you mean {meant}?"
+    meant = f"is the plugin registration socket; did you mean {meant}?"
     assert error_of(registration / "kubelet.sock") == f"{registration / 'kubelet.sock'} {meant}"
 
 
@@ -523,14 +525,14 @@ def test_no_name_is_taken_for_the_directory_one_is_in(command: str, capsys: Any)
     argv = ["" if word == "FILE" else word for word in command.split()]
     status, out, err = run(capsys, *argv)
     assert (status, out) == (2, "")
-    assert err.endswith(": a file is expected, not an empty text\n")
+    assert err.endswith(": expected a file, not an empty text\n")
 
 
 @pytest.mark.parametrize("name", ["--root=", "--dev=", "--sys=", "--cdi="])
 def test_exec_takes_no_empty_text_for_a_directory(name: str, capsys: Any) -> None:
     status, out, err = run(capsys, "exec", "--root", "/", name, "true")
     assert (status, out) == (2, "")
-    assert err.endswith(f"argument {name[:-1]}: a directory is expected, not an empty text\n")
+    assert err.endswith(f"argument {name[:-1]}: expected a directory, not an empty text\n")
 
 
 @pytest.mark.parametrize(
@@ -584,7 +586,7 @@ def test_options_of_a_command_that_is_to_be_run_come_after_two_dashes(
     status, out, err = run(capsys, *argv)
     assert (status, out) == (2, "")
     assert "unrecognized arguments: -" in err
-    assert err.endswith("; the command that is to be run comes after --\n") is hint
+    assert err.endswith("; put the command to run after --\n") is hint
 
 
 def test_an_error_nobody_foresaw_is_one_line_unless_asked(capsys: Any, monkeypatch: Any) -> None:

@@ -18,8 +18,7 @@ import pytest
 
 from devicemanager.cli import main
 from devicemanager.cli.kubelet_log import KubeletLog
-from devicemanager.cli.offline_node import OfflineNode
-from devicemanager.core.ids import ResourceName
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects.manifests import parse
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
@@ -185,7 +184,7 @@ def test_a_rejection_for_its_nodes_is_explained(directory: Path) -> None:
 
 
 def test_a_rejection_is_explained_in_text_too(capsys: Any) -> None:
-    node = OfflineNode(Settings(), {ResourceName(GPU): {}})
+    node = InMemoryKubelet(Settings(), {GPU: ()})
     pod = parse(pod_manifest("a", {GPU: 1}))
     KubeletLog(as_json=False).admission(pod, node.admit(pod))
     lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
@@ -197,7 +196,7 @@ def test_a_rejection_is_explained_in_text_too(capsys: Any) -> None:
         "    legend: . free, # in use, x unhealthy, * chosen",
     ]
     unknown = parse(pod_manifest("b", {"vendor.com/none": 1}))
-    strict = OfflineNode(Settings(strict=True), {})
+    strict = InMemoryKubelet(Settings(strict=True), {})
     KubeletLog(as_json=False).admission(unknown, strict.admit(unknown))
     assert capsys.readouterr().out == ""
 
@@ -404,8 +403,8 @@ def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
         f"manifest directory {missing} does not exist"
     )
     mixed = ["--simulate", f"{GPU}=1@0,1@none"]
-    assert "or none is" in error_of(capsys, *root, *mixed)
-    rejected = f"--calls {directory}: cannot be written: Is a directory"
+    assert "or none" in error_of(capsys, *root, *mixed)
+    rejected = f"--calls: cannot write {directory}: Is a directory"
     assert rejected in error_of(capsys, *root, "--calls", str(directory))
     # Nothing was served before.
     assert [each.name for each in directory.iterdir() if each != file] == ["manifests"]
@@ -414,13 +413,13 @@ def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["--root", ""], "argument --root: a directory is expected, not an empty text"),
-        (["--manifests", ""], "argument --manifests: a directory is expected"),
+        (["--root", ""], "argument --root: expected a directory, not an empty text"),
+        (["--manifests", ""], "argument --manifests: expected a directory"),
         (
             ["--simulate", "kubernetes.io/gpu=1"],
-            "argument --simulate: 'kubernetes.io/gpu' is no device resource like vendor.com/gpu",
+            "argument --simulate: invalid resource 'kubernetes.io/gpu': expected a name with a domain, such as vendor.com/gpu",
         ),
-        (["--simulate", "gpu=1"], "argument --simulate: 'gpu' is no device resource"),
+        (["--simulate", "gpu=1"], "argument --simulate: invalid resource 'gpu'"),
         (
             ["--simulate", f"{GPU}=1", "--simulate", f"{GPU}=2"],
             f"argument --simulate: {GPU} is given twice",
@@ -446,7 +445,7 @@ def test_another_kubelet_is_left_alone(directory: Path, capsys: Any) -> None:
 @pytest.mark.parametrize("text", [GPU, "=3", f"{GPU}=", f"{GPU}=-1", f"{GPU}=1.5", f"{GPU}=many"])
 def test_a_simulation_that_makes_no_sense_is_wrong_usage(text: str, capsys: Any) -> None:
     assert main(["run", "--simulate", text]) == 2
-    assert f"{text!r} is not like vendor.com/gpu=8" in capsys.readouterr().err
+    assert f"invalid devices {text!r}: expected RESOURCE=COUNT" in capsys.readouterr().err
 
 
 def test_a_relative_root_is_taken_from_here(directory: Path) -> None:

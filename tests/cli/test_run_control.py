@@ -40,9 +40,9 @@ def test_a_kubelet_is_steered_while_it_runs(make_mock_kubelet):
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--clock", "manual"], "--clock is of use with --control only"),
-        (["--control-allow-remote"], "--control-allow-remote is of use with --control only"),
-        (["--control", "0.0.0.0:1"], "use 127.0.0.1; or give --control-allow-remote, too"),
+        (["--clock", "manual"], "--clock requires --control"),
+        (["--control-allow-remote"], "--control-allow-remote requires --control"),
+        (["--control", "0.0.0.0:1"], "use 127.0.0.1; or add --control-allow-remote"),
         (["--control", "x"], "--control: invalid address 'x'"),
     ],
 )

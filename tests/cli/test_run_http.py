@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from devicemanager.cli import http_option, main
+from devicemanager.cli import main, server_options
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.control import ControlServer
 from devicemanager.observe.web import HttpServer
@@ -53,8 +53,8 @@ def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys
     control = ControlServer(mock_kubelet)
     with HttpServer(mock_kubelet, "127.0.0.1:0", control=control) as server:
         token = control.token_path.read_text().strip()
-        http_option.tell(server, control, KubeletLog(False))
-        http_option.tell(server, None, KubeletLog(False))
+        server_options.report_http(server, control, KubeletLog(False))
+        server_options.report_http(server, None, KubeletLog(False))
     with_control, without = (
         line.split()[-1] for line in capsys.readouterr().out.splitlines() if " page: " in line
     )
@@ -64,12 +64,12 @@ def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--http-allow-remote"], "--http-allow-remote is of use with --http only"),
-        (["--http", "0.0.0.0:1"], "use 127.0.0.1; or give --http-allow-remote, too"),
+        (["--http-allow-remote"], "--http-allow-remote requires --http"),
+        (["--http", "0.0.0.0:1"], "use 127.0.0.1; or add --http-allow-remote"),
         (["--http", "192.0.2.1:1", "--http-allow-remote"], "cannot listen on 192.0.2.1:1"),
         (
             ["--http", "0.0.0.0:1", "--http-allow-remote", "--control"],
-            "and with it the control API: give --control-allow-remote, too",
+            "and with it the control API: to allow this, add --control-allow-remote",
         ),
         (["--http", "x"], "--http: invalid address 'x'"),
     ],

@@ -99,8 +99,8 @@ def test_as_data(socket, capsys):
     ("arguments", "text"),
     [
         (["--socket", "/nowhere/kubelet.sock"], "there is no socket at /nowhere/kubelet.sock"),
-        (["--interval", "0"], "'0' is not between 0.1 and 3600 seconds"),
-        (["--interval", "often"], "'often' is not between"),
+        (["--interval", "0"], "invalid interval '0': use a number of seconds from 0.1 to 3600"),
+        (["--interval", "often"], "invalid interval 'often': use a number"),
     ],
 )
 def test_what_cannot_work_is_said(arguments, text, capsys):
