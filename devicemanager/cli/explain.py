@@ -11,7 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devicemanager.cli import claims_options, settings_options
-from devicemanager.cli.files import check_one_standard_input, file_name, read_standard_input
+from devicemanager.cli.files import (
+    check_one_standard_input,
+    file_name,
+    load_checkpoint,
+    read_standard_input,
+)
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 from devicemanager.cli.settings_options import (
@@ -21,12 +26,14 @@ from devicemanager.cli.settings_options import (
     DeviceOption,
     device_option,
 )
+from devicemanager.cli.snapshot import load_snapshot
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
     from devicemanager.claims.explanation import Explanation
     from devicemanager.cli.offline_claims import OfflineClaims
     from devicemanager.cli.offline_node import Inventory, OfflineNode
+    from devicemanager.cli.offline_snapshot import SnapshotNode
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.pods import Pod
     from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
@@ -156,11 +163,9 @@ def _ids(text: str) -> tuple[str, list[str]]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from devicemanager.cli.offline_node import offline_nodes
-
     _check(args)
     with failures(args.output, "explain"):
-        nodes = offline_nodes(args)
+        nodes = _nodes(args)
         claims = claims_options.load(args) if claims_options.given(args) else None
         pods = list(_pods(args.manifests))
         results = [_admitted(nodes[0], pods, claims)]
@@ -199,6 +204,53 @@ def _check(args: argparse.Namespace) -> None:
             *args.claims_paths,
         ]
     )
+
+
+def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
+    """Return the node to explain and, if --what-if or --without-pod change it, the original."""
+    from devicemanager.cli.offline_node import (
+        OfflineNode,
+        add_allocatable,
+        add_checkpoint,
+        apply_flags,
+        nodes_of,
+    )
+
+    if args.snapshot is None:
+        saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
+        inventory: Inventory = {}
+        if saved is not None:
+            add_checkpoint(inventory, saved)
+        if args.allocatable is not None:
+            add_allocatable(inventory, args.allocatable)
+        apply_flags(inventory, args)
+        settings = settings_options.settings_from(args, nodes_of(inventory))
+        return [OfflineNode(inventory, settings, saved)]
+    # Read first: it reports a missing extra, without which the imports below fail.
+    snapshot = load_snapshot(args.snapshot)
+    from devicemanager.cli.offline_snapshot import SnapshotNode
+    from devicemanager.snapshot.node import Node
+
+    original = SnapshotNode.of(Node(snapshot))
+    nodes = [_from_snapshot(args, original)]
+    if args.what_if or args.without_pod:
+        nodes.insert(0, _from_snapshot(args, original.changed(args.what_if, args.without_pod)))
+    return nodes
+
+
+def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNode:
+    from devicemanager.cli.offline_node import OfflineNode, apply_flags, nodes_of
+
+    inventory = source.inventory()
+    apply_flags(inventory, args)
+    # Flags override the kubelet's own configuration.
+    merged = argparse.Namespace(**vars(args))
+    merged.topology_policy = args.topology_policy or source.aligned.policy
+    merged.topology_scope = args.topology_scope or source.aligned.scope
+    merged.topology_options = [*source.aligned.options.items(), *args.topology_options]
+    machine = source.machine(inventory)
+    settings = settings_options.settings_from(merged, nodes_of(inventory), machine)
+    return OfflineNode(inventory, settings, source.saved, source.names, source.notes)
 
 
 def _unchanged(result: Explained) -> str:

@@ -9,24 +9,19 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
 from checkpoint import Checkpoint
-from devicemanager.cli import settings_options
-from devicemanager.cli.files import load_checkpoint, read_file
+from devicemanager.cli.files import read_file
 from devicemanager.cli.options import CommandError
-from devicemanager.cli.snapshot import load_snapshot
 from devicemanager.core.api.deviceplugin import UNHEALTHY
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
 from devicemanager.core.ids import DeviceId, ResourceName
 from devicemanager.kubelet.inmemory.devices import numbered
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
-
-if TYPE_CHECKING:
-    from devicemanager.cli.offline_snapshot import SnapshotNode
 
 _MAX_ALLOCATABLE = 64 << 20
 
@@ -50,43 +45,6 @@ class OfflineNode(NamedTuple):
         """Return a new kubelet with this state. Raises TopologyConfigError."""
         devices = {str(name): tuple(each.values()) for name, each in self.inventory.items()}
         return InMemoryKubelet(self.settings, devices, saved=self.saved, names=self.names)
-
-
-def offline_nodes(args: argparse.Namespace) -> list[OfflineNode]:
-    """Return the node to explain and, if --what-if or --without-pod change it, the original."""
-    if args.snapshot is None:
-        saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
-        inventory: Inventory = {}
-        if saved is not None:
-            add_checkpoint(inventory, saved)
-        if args.allocatable is not None:
-            add_allocatable(inventory, args.allocatable)
-        _apply_flags(inventory, args)
-        settings = settings_options.settings_from(args, nodes_of(inventory))
-        return [OfflineNode(inventory, settings, saved)]
-    # Read first: it reports a missing extra, without which the imports below fail.
-    snapshot = load_snapshot(args.snapshot)
-    from devicemanager.cli.offline_snapshot import SnapshotNode
-    from devicemanager.snapshot.node import Node
-
-    original = SnapshotNode.of(Node(snapshot))
-    nodes = [_from_snapshot(args, original)]
-    if args.what_if or args.without_pod:
-        nodes.insert(0, _from_snapshot(args, original.changed(args.what_if, args.without_pod)))
-    return nodes
-
-
-def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNode:
-    inventory = source.inventory()
-    _apply_flags(inventory, args)
-    # Flags override the kubelet's own configuration.
-    merged = argparse.Namespace(**vars(args))
-    merged.topology_policy = args.topology_policy or source.aligned.policy
-    merged.topology_scope = args.topology_scope or source.aligned.scope
-    merged.topology_options = [*source.aligned.options.items(), *args.topology_options]
-    machine = source.machine(inventory)
-    settings = settings_options.settings_from(merged, nodes_of(inventory), machine)
-    return OfflineNode(inventory, settings, source.saved, source.names, source.notes)
 
 
 # -- devices -----------------------------------------------------------------------------
@@ -146,7 +104,7 @@ def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:
             yield ResourceName(str(entry["resource_name"])), DeviceId(str(id_)), nodes
 
 
-def _apply_flags(inventory: Inventory, args: argparse.Namespace) -> None:
+def apply_flags(inventory: Inventory, args: argparse.Namespace) -> None:
     """Apply --devices and --unhealthy. Raises CommandError for an unknown device."""
     for option in args.devices:
         resource = ResourceName(option.resource)
