@@ -46,9 +46,9 @@ __all__ = ["main"]
 _GROUPS = {
     "a mock kubelet": ("run", "ctl", "join", "podresources"),
     "plugins": ("check", "exec", "simulate", "record", "replay"),
-    "any kubelet, also a real one": ("pods", "resources", "top"),
-    "why, and what is wrong": ("explain", "claims", "snapshot", "checkpoint"),
-    "the shell": ("completion",),
+    "any kubelet, including a real one": ("pods", "resources", "top"),
+    "troubleshooting": ("explain", "claims", "snapshot", "checkpoint"),
+    "shell": ("completion",),
 }
 """The subcommands, in the groups and the order of ``--help``."""
 

@@ -133,7 +133,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=NUMBER",
-        help="set a limit, such as recover_seconds=20; can be repeated. An unknown name lists them",
+        help="set a limit, such as recover_seconds=20; an unknown name lists all; can be repeated",
     )
     add("--thorough", action="store_true", help="wait longer: the run takes several minutes")
     number = settings_options.number

@@ -186,7 +186,7 @@ def _add_arguments(parser: CommandParser, action: Action, operation: Operation[A
             either = parser.add_mutually_exclusive_group(required=field.required)
             if not isinstance(_unwrapped(field)[0], inspect.BoolType):
                 _add_field(either, field, action)
-            either.add_argument("--off", action="store_true", help="undo it")
+            either.add_argument("--off", action="store_true", help="undo the action")
         elif field.name not in action.left_out:
             _add_field(parser, field, action)
 

@@ -107,7 +107,7 @@ def test_validate_counts_valid_objects(files: str, capsys: Any) -> None:
     )
 
 
-def test_validate_prints_one_line_per_fault(tmp_path: Path, capsys: Any) -> None:
+def test_validate_prints_one_line_per_error(tmp_path: Path, capsys: Any) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(
         yaml.safe_dump_all(

@@ -49,12 +49,12 @@ NAMES_OF_USERS = {
     "hints",
     "containers",
 }
-"""Objects whose keys are no names of fields."""
+"""Objects whose keys are data, not names of fields."""
 
 
 @pytest.fixture
 def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
-    """Each shape, by its schema."""
+    """Collect an example of each shape, by its schema."""
     saved, pod = tmp_path / "saved", tmp_path / "pod.yaml"
     entry = PodDevicesEntry("u-1", "main", GPU, {0: ("g0",), -1: ("g1",)}, b"")
     saved.write_bytes(checkpoint.dumps(Checkpoint((entry, entry), {GPU: ("g0", "g1", "g2")})))
@@ -97,14 +97,14 @@ def test_every_shape_is_documented(printed: dict[str, Any]) -> None:
             assert fields[:2] == DOCUMENTED[schema][:2]
         else:
             assert fields == DOCUMENTED[schema]
-    told = [name for name in printed["devicemanager.run/v1"] if name != "schema"]
+    names_of_run = [name for name in printed["devicemanager.run/v1"] if name != "schema"]
     (documented,) = re.findall(r"^\| `admission` \| (.*) \|$", PAGE, re.M)
-    besides = re.findall(r"`([a-z_]+)`", documented)
-    assert sorted(told) == sorted(["time", "kind", "message", *besides])
+    other_names = re.findall(r"`([a-z_]+)`", documented)
+    assert sorted(names_of_run) == sorted(["time", "kind", "message", *other_names])
 
 
 def fields_of(value: Any, within: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field's name and value, without what users name."""
+    """Yield the name and value of every field, without names that users choose."""
     if isinstance(value, list):
         for each in value:
             yield from fields_of(each, within)
@@ -115,7 +115,7 @@ def fields_of(value: Any, within: str = "") -> Iterator[tuple[str, Any]]:
             yield from fields_of(each, name)
 
 
-def test_names_are_in_snake_case_and_numbers_are_numbers(printed: dict[str, Any]) -> None:
+def test_names_are_snake_case_and_numbers_are_numbers(printed: dict[str, Any]) -> None:
     seen = 0
     for value in printed.values():
         for name, each in fields_of(value):
@@ -127,7 +127,7 @@ def test_names_are_in_snake_case_and_numbers_are_numbers(printed: dict[str, Any]
     assert seen > 60
 
 
-def test_the_container_on_the_page_is_one_of_run(printed: dict[str, Any]) -> None:
+def test_container_on_the_page_is_one_of_run(printed: dict[str, Any]) -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)
     from devicemanager.kubelet.pods.data import container_data
 

@@ -144,7 +144,7 @@ def test_unreadable_part_is_a_warning_and_in_the_report(
     (mock_kubelet.root / "cpu_manager_state").mkdir()
     file = tmp_path / "node.tar.gz"
     _, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
-    seen = f"{mock_kubelet.root}/cpu_manager_state:  is a directory, not a regular file"
+    seen = f"{mock_kubelet.root}/cpu_manager_state: it is a directory, not a regular file"
     assert err == f"devicemanager: warning: {seen}: not in the snapshot\n"
     assert "4 of 9 parts; not on this node: kubelet_internal_checkpoint, memory" in out
     _, out, _ = run(capsys, "show", str(file))
