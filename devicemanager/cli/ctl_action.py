@@ -144,6 +144,7 @@ def add_where(parser: argparse.ArgumentParser, default: str | None) -> None:
         "--token-file",
         default=default,
         metavar="FILE",
+        type=file_name,
         help="control.token in that root, for http (default: $DEVICEMANAGER_TOKEN_FILE)",
     )
 

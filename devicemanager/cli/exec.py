@@ -21,7 +21,9 @@ and the exit status pass through. Descendants of the command are killed when it 
 
 def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager exec`` and its options."""
-    parser = command(subparsers, "exec", _run, "run a plugin that has hard-coded kubelet paths", _DESCRIPTION)
+    parser = command(
+        subparsers, "exec", _run, "run a plugin that has hard-coded kubelet paths", _DESCRIPTION
+    )
     parser.usage = "%(prog)s --root DIR [--dev DIR] [--sys DIR] [--cdi DIR] -- COMMAND [ARG ...]"
     parser.takes_command = True
     parser.add_argument(

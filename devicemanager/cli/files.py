@@ -39,6 +39,9 @@ def filled(text: str, expected: str) -> str:
     """Reject an empty text, which is what a shell passes for a variable that is not set."""
     if not text:
         raise argparse.ArgumentTypeError(f"expected {expected}, not an empty text")
+    # Python reports it as a ValueError without the name, wherever the path is used.
+    if "\0" in text:
+        raise argparse.ArgumentTypeError(f"expected {expected}, not a text with a null character")
     return text
 
 

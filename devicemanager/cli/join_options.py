@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
+from devicemanager.cli.files import file_name
 from devicemanager.cli.options import CommandError, rejected_server
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kubeconfig",
         metavar="FILE",
+        type=file_name,
         help="kubeconfig of the cluster (default: KUBECONFIG, ~/.kube/config or the pod's "
         "service account)",
     )
@@ -190,6 +192,7 @@ def add_http(parser: argparse.ArgumentParser) -> None:
         "--http-certificate",
         nargs=2,
         metavar=("CERTIFICATE", "KEY"),
+        type=file_name,
         help="serve HTTPS with these PEM files; the API server requires it for `kubectl logs`",
     )
 

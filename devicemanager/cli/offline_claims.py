@@ -20,10 +20,12 @@ from devicemanager.cli.files import given_contents
 from devicemanager.cli.options import CommandError
 from devicemanager.core.pods import Pod
 from devicemanager.core.rejection import rejected_by_allocation
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.kubelet.pods.admission import Admission
 
 _NODE = "mock"
-"""The node's name if no pool names one."""
+"""Name of the node if no pool has a node name."""
+_MAX_STATE = 64 << 20
 
 
 @attrs.frozen
@@ -101,11 +103,13 @@ class OfflineClaims:
 
 def read_state(text: str) -> ClaimsState:
     """Read a state file. Raises CommandError."""
-    path = Path(text)
     try:
-        return parse_state(path.read_bytes())
+        # Not Path.read_bytes, which blocks on a pipe without a writer.
+        return parse_state(read_regular(text, _MAX_STATE))
     except OSError as error:
         raise CommandError(f"{text}: {error.strerror}") from None
+    except FileRejected as error:
+        raise CommandError(f"{text} is {error}") from None
     except StateCorrupt as error:
         raise CommandError(f"{text}: {error}") from None
 

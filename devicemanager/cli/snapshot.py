@@ -48,6 +48,7 @@ def add(subparsers: Subparsers) -> None:
         "--output",
         dest="archive",
         metavar="FILE",
+        type=files.file_name,
         help="new file for the archive; - for standard output (default: a name with the node's "
         "name and the time)",
     )
@@ -92,6 +93,7 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kubelet-config",
         metavar="FILE",
+        type=files.file_name,
         help="configuration file of the kubelet (default: that of the running kubelet, or "
         "config.yaml in its directory)",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -370,3 +371,12 @@ def test_output_of_simulate_is_valid(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "hardware.yaml"
     path.write_text(out)
     assert run(capsys, "validate", str(path))[1] == "8 objects are valid\n"
+
+
+def test_pipe_instead_of_state_file_is_rejected(tmp_path: Path, capsys: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    status, _, err = run(capsys, "list", "--state", str(tmp_path / "pipe"))
+    assert (status, err) == (
+        2,
+        f"devicemanager: error: {tmp_path}/pipe is a pipe, not a regular file\n",
+    )

@@ -710,3 +710,11 @@ def test_control_characters_in_errors_are_escaped(tmp_path: Path, capsys: Any) -
     status, _, err = run(capsys, "checkpoint", "verify", str(tmp_path / "\x1b[31m\u202ered é"))
     assert status == 2
     assert "/\\x1b[31m\\u202ered é: no such file" in err
+
+
+@pytest.mark.parametrize(
+    "argv", [["pods", "--socket=a\0b"], ["explain", "a\0b"], ["run", "--root=\0"]]
+)
+def test_null_character_in_file_name_is_rejected(argv: list[str], capsys: Any) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("not a text with a null character")
