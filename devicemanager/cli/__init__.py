@@ -61,6 +61,7 @@ _COMMANDS = {
     for name in names
 }
 
+# By name: an import for the except clause would load gRPC, also for --help.
 _KNOWN_ERRORS = (
     ("devicemanager.core.errors", "DeviceManagerError"),
     ("devicemanager.plugin.errors", "PluginError"),
@@ -70,6 +71,7 @@ _KNOWN_ERRORS = (
 """Base classes of errors whose text is meant for the user, with their modules."""
 
 _STDOUT = "standard output"
+# Errors of write(2), which have no file name.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _TROUBLE = 2
 _INTERRUPTED = 130
@@ -83,18 +85,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: success. 1: negative result. 2: wrong usage or an error, with one line on standard error.
     130: interrupted. 141: broken pipe.
     """
+    # First, because errors about the arguments quote them.
     _be_lenient(sys.stdout)
     _be_lenient(sys.stderr)
     # gRPC logs each peer that exits during a call ("Got goaway"). The kubelet reports this as an
     # event or an error, so the log is off unless the user sets the variable.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    # Until the arguments are parsed, every error is about them.
     debug = False
     try:
         args = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
         debug = args.debug
+        # Closed by the caller (`>&-`): print would discard the output and report success.
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), _STDOUT)
         status = _run(args)
+        # Here and not at exit: a full disk or a broken pipe can show only now.
         sys.stdout.flush()
         return status
     except SystemExit as exit_:
@@ -107,11 +113,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
+        # The reader has what it wants, as `head` does: no message.
         _silence(sys.stdout)
         return _BROKEN_PIPE
     except Exception as error:
         if debug:
             raise
+        # After an error, output that cannot be written is not worth a second line.
         _silence_if_broken(sys.stdout)
         _complain(error)
         return _TROUBLE
@@ -132,6 +140,7 @@ def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="print a traceback with an error")
+    # CommandParser: unknown arguments are reported with the usage of the subcommand.
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     # Only the named subcommand is loaded: loading all takes a tenth of the start of `run`. This
     # works because options before the subcommand have no values.
@@ -157,6 +166,7 @@ class _Parser(argparse.ArgumentParser):
         formatter.add_text(self.description)
         options: list[argparse.Action] = []
         for action in self._actions:
+            # argparse has no public access to the help lines of subcommands.
             if isinstance(action, argparse._SubParsersAction):
                 commands = {each.dest: each for each in action._get_subactions()}
             else:
@@ -190,6 +200,7 @@ def _complain(error: Exception) -> None:
         unnamed = _STDOUT if error.errno in _CANNOT_WRITE else None
         where = unnamed if error.filename is None else error.filename
         text = f"{f'{where}: ' if where is not None else ''}{error.strerror or error}"
+    # Their texts are written for users; all others get their type and a hint.
     elif isinstance(error, (CommandError, *_known_errors())):
         text = str(error)
     else:

@@ -180,6 +180,7 @@ def _run(args: argparse.Namespace) -> int:
     )
     from devicemanager.conformance.reports import check_place
 
+    # First, because --list needs no plugin.
     chosen = select(args.only, args.skip)
     if args.list:
         return _list(args, chosen)
@@ -196,9 +197,11 @@ def _run(args: argparse.Namespace) -> int:
         hooks=dict(args.hook),
         resources=tuple(args.resource),
     )
+    # Also before the checks, for the same reason.
     waivers = None
     if args.waivers is not None:
         waivers = Waivers.read(Path(args.waivers), [each.id for each in all_checks()])
+    # --limit overrides --thorough in any order.
     limits = (Limits.thorough() if args.thorough else Limits()).overridden(args.limit)
     options = {"limits": limits, "seed": args.seed, "jobs": args.jobs, "waivers": waivers}
     start = partial(run, plugin, chosen, **options)
@@ -318,6 +321,7 @@ def _on_every_version(
             for index, check in enumerate(chosen)
         ]
         print_table(["check", "", *ANCHORS], rows)
+    # One failed version fails the whole run.
     return max(report.exit_status(profile) for report in reports)
 
 

@@ -40,6 +40,7 @@ class CheckpointFile(NamedTuple):
         from devicemanager.snapshot.packing import is_packed
 
         data = read_checkpoint(text)
+        # By content: users rename archives, and standard input has no name.
         if not is_packed(data):
             return cls(text, data, None if text == STANDARD_INPUT else Path(text))
         snapshot = unpacked(data, text)

@@ -92,6 +92,7 @@ def _repair(args: argparse.Namespace) -> int:
         if repair.problems and not (
             repair.checkpoint.entries or repair.checkpoint.registered_devices
         ):
+            # An empty file has no advantage over none, and would look like a successful repair.
             raise CommandError(f"{args.file}: {repair.problems[0]}; {_NOT_SAVED}")
         return _end(args, file, repair, "checkpoint-repair")
 
@@ -103,6 +104,7 @@ def _edit(args: argparse.Namespace) -> int:
         _check(args)
         file = CheckpointFile.read(args.file)
         found = checkpoint.inspect(file.data)
+        # Editing would hide the damage: the result has a correct checksum.
         if found.problems:
             raise CommandError(
                 f"{args.file}: {found.problems[0]}; use `devicemanager checkpoint repair` first"
@@ -134,6 +136,7 @@ def _check_uids(args: argparse.Namespace, saved: Checkpoint) -> None:
 
 
 def _end(args: argparse.Namespace, file: CheckpointFile, repair: Repair, schema: str) -> int:
+    # Most calls are dry runs.
     from devicemanager.cli.checkpoint_writing import write
 
     written = write(file, repair.data, args) if repair.changed else None

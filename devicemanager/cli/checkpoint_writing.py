@@ -62,14 +62,17 @@ def _print(data: bytes) -> None:
 def _replace(file: CheckpointFile, data: bytes, copies: str | None) -> Written:
     if file.path is None:
         raise CommandError(f"cannot replace {file.name} (not a regular file): use --to PATH")
+    # A rename replaces a symbolic link instead of the file behind it.
     path = file.path.resolve()
     if copies is not None and not Path(copies).is_dir():
         raise CommandError(f"--copies: {copies} is not a directory")
+    # Before the file is read again: a running kubelet writes it at any time.
     _check_no_kubelet(path.parent)
     if checkpoint.read(path) != file.data:
         raise CommandError(f"{file.name} has changed meanwhile: stop its kubelet and try again")
     # The copy is on the disk before the file is replaced.
     copy = _copy(Path(copies) if copies is not None else _copies(path.parent), path, file.data)
+    # Through a temporary file and a rename, as the kubelet does: never half a file.
     store = checkpoint.FileStore(path.parent, path.name, files=_Like(path.stat()))
     store.write(data)
     return Written(file.name, str(copy))
@@ -94,6 +97,7 @@ def _copy(directory: Path, path: Path, data: bytes) -> Path:
     """Write a copy under the first free name."""
     for number in itertools.count(1):
         copy = directory / f"{path.name}.before-{number}"
+        # Earlier copies stay: one of them can be the last intact file.
         with contextlib.suppress(FileExistsError):
             _create(copy, data)
             return copy
@@ -122,6 +126,7 @@ class _Like(checkpoint.FileOperations):
 
     def create(self, path: str) -> int:
         descriptor = super().create(path)
+        # Owner first: fchown can clear bits of the mode. Only root may change the owner.
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, self._status.st_uid, self._status.st_gid)
         os.fchmod(descriptor, self._status.st_mode & 0o7777)

@@ -100,10 +100,12 @@ def _show(args: argparse.Namespace) -> int:
     import checkpoint
 
     with failures(args.output, "checkpoint", file=args.file):
+        # Before the first file is read, which may be standard input.
         check_one_standard_input((args.file, args.snapshot, args.pods))
         file = CheckpointFile.read(args.file)
         found = checkpoint.inspect(file.data)
         names = _names(args, file, found.checkpoint)
+    # A file that is only partly readable is reported in any case.
     problems = [] if args.no_verify and found.is_complete else list(found.problems)
     if args.output == "json":
         facts = {**as_dict(found, names), "problems": problems, "lost": list(found.lost)}
@@ -149,6 +151,7 @@ def _verify(args: argparse.Namespace) -> int:
 
     try:
         found = inspect_checkpoint(args.file)
+    # Not ``failures``: for verify, an unreadable file is a result with its own shape.
     except (CommandError, checkpoint.CheckpointError, DeviceManagerError) as error:
         if args.output == "json":
             problem = {"file": args.file, "valid": False, "problems": [str(error)]}

@@ -108,6 +108,7 @@ def _validate(args: argparse.Namespace) -> int:
     from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims, missing_references
 
+    # Errors in files are the result of this command, not a failure of it.
     problems: Sequence[str] = ()
     notes: list[str] = []
     count = 0
@@ -246,6 +247,7 @@ def _pool_row(pool: dict[str, Any]) -> tuple[str, ...]:
 
 def _explain(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
+    # In the given order, as a kubelet would admit their pods.
     for before in offline.ids(args.after):
         offline.allocator.allocate([before], offline.node)
     names = offline.ids(args.names)

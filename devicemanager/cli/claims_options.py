@@ -85,11 +85,13 @@ def load(args: argparse.Namespace) -> OfflineClaims:
     from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims
 
+    # Without any file, every list would be empty and look like a result.
     if not given(args):
         raise CommandError("nothing to read: use --claims, --simulate-pools or --state")
     try:
         return OfflineClaims.load(args.claims_paths, args.state, args.node, args.simulate_pools)
     except InvalidObject as error:
+        # One line, as for all errors; `validate` prints the others.
         first, *others = error.lines
         if not others:
             raise

@@ -43,6 +43,7 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError(f"completion: {not_installed(error, 'completion')}") from None
     from devicemanager.cli import whole_parser
 
+    # shtab reads the finished parser, so all subcommands are loaded here.
     parser = whole_parser()
     _prepare(parser, shtab.FILE, shtab.DIRECTORY)
     print(shtab.complete(parser, args.shell))
@@ -59,6 +60,7 @@ def _prepare(parser: argparse.ArgumentParser, file: Any, directory: Any) -> None
         if isinstance(action, argparse._SubParsersAction):
             for each in action.choices.values():
                 _prepare(each, file, directory)
+        # argparse has no type for file names; the metavar is the only sign.
         elif action.metavar in _FILES:
             action.complete = file  # type: ignore[attr-defined]  # where shtab looks
         elif action.metavar in _DIRECTORIES:

@@ -113,6 +113,7 @@ class Actions:
                     print(clean(line), file=sys.stderr)
                 return 1
 
+        # The summary is written for the OpenAPI document; many actions replace it.
         parser = command(subparsers, action.name, run, action.help or _lower(operation.summary))
         # These flags count before the action, too, so there is no default here.
         add_where(parser, argparse.SUPPRESS)
@@ -177,6 +178,7 @@ def _add_arguments(parser: CommandParser, action: Action, operation: Operation[A
         if name == action.many:
             dest, more["nargs"] = f"{name}s", "+"
         parser.add_argument(dest, metavar=name.upper(), help=help_, **more)
+    # Manifests and claims come from files, all other bodies from options.
     if isinstance(operation.body, Text):
         help_ = f"{operation.body.value}; - is standard input"
         parser.add_argument("files", nargs="+", metavar="FILE", type=file_name, help=help_)
@@ -355,6 +357,7 @@ class _Request:
         # Users name pods by name; the operations want UIDs.
         if "uid" in self.operation.parameters:
             names = args.pods if many == "pod" else [args.pod]
+            # All names are resolved before the first request.
             for pod in pods_among(*self.actions.pods(client, args), names):
                 yield {"uid": pod.uid, "pod": pod.title}
         elif many:
@@ -365,6 +368,7 @@ class _Request:
 
     def _print(self, args: argparse.Namespace, facts: Mapping[str, Any]) -> None:
         action, answer = self.action, facts["answer"]
+        # An action without formats confirms in one line, as kubectl does.
         if action.formats:
             (print_line if action.formats == LINES else show)(answer, args.output)
             return

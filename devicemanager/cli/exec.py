@@ -48,6 +48,7 @@ def _run(args: argparse.Namespace) -> int:
     from devicemanager.plugin.processes.namespace import node_binds
     from devicemanager.plugin.processes.supervisor import Supervision, end_as, supervise
 
+    # All directories are checked before anything is mounted or forked.
     given = {name: _directory(name, getattr(args, name)) for name in ("root", "dev", "sys", "cdi")}
     root = given.pop("root")
     assert root is not None

@@ -63,6 +63,7 @@ def add(subparsers: Subparsers) -> None:
         description="Admit pods, one after another, on a simulated node, and explain the result "
         "for the last one. The exit status is 0 if it is admitted, else 1.",
     )
+    # The generated usage would fill the screen with the flags of all settings.
     parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NODE,...] [options]"
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -195,6 +196,7 @@ def _check(args: argparse.Namespace) -> None:
             "the node has no devices: use --devices, --checkpoint, --allocatable, --snapshot or "
             "--claims"
         )
+    # Before any file is read: all of them can be `-`.
     check_one_standard_input(
         [
             *args.manifests,
@@ -271,6 +273,7 @@ def _pods(manifests: Iterable[str]) -> Iterator[Pod]:
                 f"{manifest}: {name} (UID {pod.uid}) is also in {first[pod.uid]}: remove one, or "
                 "change its name or metadata.uid"
             )
+        # The UID identifies a pod; without one in the manifest it is made from the name.
         first[pod.uid] = manifest
         yield pod
 
@@ -305,6 +308,7 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
 
     if args.checkpoint is None or args.allocatable is not None:
         return []
+    # Without alignment, NUMA nodes do not change the result.
     if args.topology_policy in (None, "none"):
         return []
     return [
@@ -373,6 +377,7 @@ def _admit(
 def _unregistered(resource: str, inventory: Inventory) -> str:
     import difflib
 
+    # A wrong name is more frequent than a missing plugin.
     close = difflib.get_close_matches(resource, list(map(str, inventory)), n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
     return f"no plugin has registered {resource}{meant}"

@@ -77,6 +77,7 @@ def _check(fault: Fault) -> Fault:
 
 def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
     """Set the faults of the command line and of the file. Raises FaultError."""
+    # Without flags, the kubelet's registry of faults is not created.
     if not args.faults and args.fault_file is None and args.fault_seed is None:
         return
     seed, faults = None, list(args.faults)
@@ -88,6 +89,7 @@ def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
             faults += map(_check, found)
         except FaultError as error:
             raise CommandError(f"{args.fault_file}: {error}") from None
+    # The flag repeats a run of the same file with another seed.
     seed = seed if args.fault_seed is None else args.fault_seed
     kubelet.faults.seed = seed or 0
     for fault in faults:
@@ -100,6 +102,7 @@ def start_chaos(args: argparse.Namespace, kubelet: MockKubelet, log: KubeletLog)
         return
     from devicemanager.faults import chaos
 
+    # Printed, so that a run can be repeated with --fault and fewer of them.
     for fault in chaos(args.chaos):
         state = kubelet.faults.set(fault)
         log.say("chaos", f"chaos {args.chaos}: {fault}", seed=args.chaos, fault=state.as_data())

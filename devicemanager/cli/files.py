@@ -62,10 +62,12 @@ def check_socket(text: str) -> None:
 
     The client reports everything else, such as a path that does not exist.
     """
+    # Users also copy the gRPC form of the address, unix:PATH.
     path = Path(text.removeprefix("unix:"))
     mode = _mode(path)
     if stat.S_ISDIR(mode):
         raise CommandError(f"{text} is a directory{_meant(path, _SOCKETS, stat.S_ISSOCK)}")
+    # The most frequent mistake: both sockets are called kubelet.sock.
     other = path.parent.parent / _SOCKETS[1]
     if path.parts[-2:] == _REGISTRATION and stat.S_ISSOCK(_mode(other)):
         raise CommandError(f"{text} is the plugin registration socket; did you mean {other}?")
@@ -84,6 +86,7 @@ def write_new(text: str, data: bytes) -> None:
 
     After an error, the incomplete file is removed.
     """
+    # O_EXCL: no other process can place a link between a check and the creation.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(text, flags, 0o600)
@@ -92,6 +95,7 @@ def write_new(text: str, data: bytes) -> None:
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
+    # BaseException, because Ctrl-C must not leave half a file, either.
     except BaseException as error:
         Path(text).unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -108,7 +112,9 @@ def read_standard_input(limit: int) -> bytes:
     """Read standard input. Raises CommandError if it is closed or exceeds ``limit`` bytes."""
     if sys.stdin is None:
         raise CommandError("standard input is closed")
+    # A program that calls `main` can replace standard input by a text stream.
     binary = getattr(sys.stdin, "buffer", None)
+    # One byte more than allowed is enough to know that there is too much.
     data: bytes = sys.stdin.read().encode() if binary is None else binary.read(limit + 1)
     if len(data) > limit:
         raise CommandError(f"standard input has more than {limit} bytes")
@@ -120,6 +126,7 @@ def given_contents(files: Iterable[str], limit: int) -> dict[str, bytes]:
 
     Raises CommandError.
     """
+    # Read before the files are: a pipe can be read only once, and may be named in a list.
     names = list(files)
     check_one_standard_input(names)
     return {STANDARD_INPUT: read_standard_input(limit)} if STANDARD_INPUT in names else {}

@@ -85,6 +85,7 @@ def _run(args: argparse.Namespace) -> int:
         failures: list[OSError] = []
         display = live.display_until(args, signals, failures, stack)
         try:
+            # Before the flags are read, because --demo sets some of them.
             server = stack.enter_context(_demo(args, display.log))
             with contextlib.suppress(Stopped):
                 _join(args, display, signals, stack, server)
@@ -110,6 +111,7 @@ def _join(
     specs = join_options.node_specs(args)
     join_options.check_sharing(args)
     join_options.check_http(args)
+    # All flags are checked before the first request to the cluster.
     server_options.check_control(args)
     # An exec plugin of the kubeconfig can take minutes.
     with signals.interruptible():
@@ -130,10 +132,12 @@ def _join(
         stack.enter_context(control)
         server_options.report_control(control, log)
     display.show(lambda: _view(cluster))
+    # Not time.time: the clock of the machine can be set during the wait.
     began = time.monotonic()
     with signals.interruptible(), display.waiting(f"for {len(specs.names)} nodes to join"):
         _start(args, cluster, specs, log)
     seconds = time.monotonic() - began
+    # Not the requested number: with --shard, other processes run the rest.
     count = len(cluster.nodes)
     if args.shards is None:
         text = f"{count} nodes joined in {seconds:.1f} s"
@@ -235,6 +239,7 @@ def _set_flags(args: argparse.Namespace) -> None:
             raise CommandError(f"--demo has its own cluster: remove --{name}")
     if not args.simulate:
         args.simulate = [settings_options.device_option(_DEMO_DEVICES)]
+    # 1 is the default, so an explicit 1 cannot be told apart; ten nodes show more.
     if args.nodes == 1:
         args.nodes = _DEMO_NODES
     if args.job_duration is None:

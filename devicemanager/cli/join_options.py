@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
+# The effects of Kubernetes; the API server would reject others only after some nodes exist.
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # 40 characters leave room for the number and for names of mirror pods.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -201,6 +202,7 @@ def check_http(args: argparse.Namespace) -> None:
     """Raise CommandError for HTTP flags without effect."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
         raise CommandError("--http-allow-remote and --http-certificate require --http")
+    # Port 0 would be chosen by the system after the nodes have announced it.
     if args.http_certificate and not _port(args.http):
         raise CommandError(
             f"invalid --http {args.http}: --http-certificate requires a port number, which the "
@@ -259,6 +261,7 @@ def check_sharing(args: argparse.Namespace) -> None:
     """Raise CommandError for flags that exclude each other."""
     if args.shard is not None and args.shards is not None:
         raise CommandError("--shard and --shards exclude each other: use one of them")
+    # Another process takes over a shard with the state in its directories.
     if args.full and args.root is None and args.shards is not None:
         raise CommandError("--full with --shards requires a --root that all processes can reach")
 
@@ -274,6 +277,7 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.kubelet.inmemory.devices import numbered
 
+    # IDs are numbered per node: every node has gpu-0, as real nodes do.
     simulate = {
         option.resource: tuple(numbered(option.resource, option.nodes).values())
         for option in args.simulate

@@ -72,6 +72,7 @@ class KubeletLog:
                 container: container_data(given)
                 for container, given in admission.containers.items()
             },
+            # Always present: readers of JSON need not test for the field.
             "explanation": None,
         }
         lines = []
@@ -90,6 +91,7 @@ class KubeletLog:
         record = {"kind": "output-dropped", "message": text, "warning": True, "dropped": count}
         return self._rendered(time.time(), record, [f"warning: output-dropped: {text}"])
 
+    # One write per event, because threads print at the same time.
     def _print(self, when: float, record: Mapping[str, object], lines: list[str]) -> None:
         if text := self._rendered(when, record, lines):
             self._write(text)
@@ -97,9 +99,11 @@ class KubeletLog:
     def _rendered(self, when: float, record: Mapping[str, object], lines: list[str]) -> str:
         if self._as_json:
             whole = {"schema": _SCHEMA, "time": round(when, 3), **record}
+            # default=str: details of events contain paths and resource names of their types.
             return json.dumps(whole, default=str) + "\n"
         clock = time.strftime("%H:%M:%S", time.localtime(when))
         stamp = f"{clock}.{int(when % 1 * 1000):03}"
+        # Every line has the time, so that lines can be filtered with grep.
         return "".join(f"{stamp} {clean(line)}\n" for line in lines)
 
 

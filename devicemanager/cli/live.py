@@ -85,6 +85,7 @@ class Display:
     def waiting(self, what: str) -> Iterator[None]:
         """Report the wait inside if it takes long."""
         timer = threading.Timer(_LONG, lambda: self.log.say("waiting", f"waiting {what}"))
+        # A pending timer must not delay the exit.
         timer.daemon = True
         timer.start()
         try:
@@ -110,6 +111,7 @@ class _LiveLog(KubeletLog):
         self._before = 0
 
     def say(self, kind: str, text: str, **facts: object) -> None:
+        # The view shows these lines again, because it hides what was printed before.
         if not self._showing:
             self.about.append(text)
         super().say(kind, text, **facts)
@@ -170,6 +172,7 @@ class LiveDisplay(Display):
 
         log = self._live_log
         view = live_view(self._args, look(), self._ended, log.lines, log.about)
+        # Earlier lines must be on the screen before the view takes it over.
         self._output.drain()
         self._view = view
         self._stack.callback(view.close)
@@ -177,6 +180,7 @@ class LiveDisplay(Display):
         # In the handler itself: a second signal can end the process without restoring the
         # terminal.
         self._signals.first = view.end
+        # Before the start: a line between the two would be printed into the view.
         self._live_log.begin_showing()
         try:
             view.start()
@@ -202,6 +206,7 @@ class LiveDisplay(Display):
         self._live_log.end_showing()
 
     def _ended(self, error: BaseException | None) -> None:
+        # The thread of the view ends here; the main thread stops the command.
         if error is None:
             self._quit()
         elif isinstance(error, OSError):
@@ -228,6 +233,7 @@ def display(
     log: KubeletLog
     output = OutputQueue(lambda count: log.dropped(count), failed, descriptor)
     stack.callback(output.close)
+    # Imported only for a terminal: output to a file needs no terminal library.
     if not as_json and not args.plain and sys.stdout.isatty():
         from devicemanager.observe.terminal.session import is_live_terminal
 
@@ -256,6 +262,7 @@ def display_until(
         # After a signal, such as the SIGHUP of a closed terminal, the command stops anyway.
         if not signals.came:
             failures.append(error)
+            # Called on another thread: only the main thread can end its own wait.
             _thread.interrupt_main(signal.SIGTERM)
 
     def quit_() -> None:

@@ -61,6 +61,7 @@ class OfflineClaims:
         )
         contents = {Path(name): data for name, data in given_contents(paths, MAX_FILE).items()}
         files = read_paths(map(Path, paths), contents)
+        # All files first: a claim can refer to a class in a later file.
         objects = [each for file in files for each in file.objects]
         given = len(objects)
         if hardware is not None:
@@ -80,11 +81,13 @@ class OfflineClaims:
     def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
         """Allocate a pod's claims; return their explanation, and the rejection if they fail."""
         wanted = [name for name in pod.resource_claims.values() if name is not None]
+        # A pod can name a claim for several containers; it is allocated once.
         ids = tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in wanted))
         explanation = None
         try:
             explanation = self.allocator.explain(ids, self.node)
             self._new[pod.uid] = self.allocator.allocate(ids, self.node)
+        # As in the kubelet, claims that do not fit reject the pod.
         except ClaimsError as error:
             rejected = rejected_by_allocation(error)
             return explanation, Admission(pod, False, rejected.reason, rejected.message)
@@ -129,6 +132,7 @@ def _node(store: ObjectStore, name: str | None) -> str:
     nodes = sorted({pool.node_name for pool in store.pools.values()} - {""})
     if name is not None:
         return name
+    # A pool belongs to one node, and allocation is per node.
     if len(nodes) > 1:
         raise CommandError(f"the pools are of several nodes, {', '.join(nodes)}: use --node")
     return nodes[0] if nodes else _NODE

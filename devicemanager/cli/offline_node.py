@@ -86,6 +86,7 @@ def add_allocatable(inventory: Inventory, path: str) -> None:
     """
     try:
         rows = list(_rows(json.loads(read_file(path, _MAX_ALLOCATABLE))))
+    # Any other shape fails somewhere in `_rows`; where does not help the user.
     except (ValueError, LookupError, TypeError, AttributeError):
         raise CommandError(
             f"invalid file {path}: expected the output of `devicemanager resources -o json`"
@@ -93,6 +94,7 @@ def add_allocatable(inventory: Inventory, path: str) -> None:
     for resource, id_, nodes in rows:
         devices = inventory.setdefault(resource, {})
         before = devices.get(id_)
+        # The NUMA nodes of a checkpoint stay; a device that is listed here is healthy.
         both = {*nodes, *((before and before.numa) or ())}
         devices[id_] = Device(id_, numa=tuple(sorted(both)) or None)
 

@@ -125,6 +125,7 @@ class SnapshotNode:
         inventory: Inventory = {}
         add_checkpoint(inventory, self.saved)
         allocatable = self.node.snapshot.allocatable
+        # Without the list, the registered devices of the checkpoint count as healthy.
         if allocatable is None:
             return inventory
         for devices in inventory.values():
@@ -150,6 +151,7 @@ class SnapshotNode:
     def _providers(
         self, topology: NumaTopology, cpus: Mapping[int, tuple[int, ...]]
     ) -> Iterator[HintProvider]:
+        # With other policies, containers share all CPUs and nothing is aligned.
         if self.aligned.cpu_policy == STATIC_CPU and cpus:
             yield _cpu_provider(topology, cpus, self.aligned, self._cpus(), self.dropped)
         state = self._memory()
@@ -173,6 +175,7 @@ class SnapshotNode:
 
 def _allocations(node: Node) -> tuple[Checkpoint, tuple[str, ...]]:
     """Return the allocated devices, from the best source that there is, and notes about it."""
+    # The checkpoint first: it has UIDs, NUMA nodes and the responses of plugins.
     if node.saved is not None and not node.saved.problems:
         return node.saved.checkpoint, ()
     if node.snapshot.pods is not None:

@@ -39,6 +39,7 @@ def rejected_server(flag: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise CommandError(f"--{flag}: {not_installed(error, flag)}") from None
     except ValueError as error:
+        # Loaded by now: the error comes from there.
         from devicemanager.control.access import NotLoopback
 
         more = f"; or add --{flag}-allow-remote" if isinstance(error, NotLoopback) else ""
@@ -66,11 +67,13 @@ class CommandParser(argparse.ArgumentParser):
 
         The base class leaves that to the main parser, which would print its own usage.
         """
+        # Reset first: a parser can parse twice, but can add an argument only once.
         complete, self.complete = self.complete, None
         if complete is not None:
             complete(self)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
+            # A forgotten -- shows as unknown options of the other command.
             hint = self.takes_command and "--" not in (sys.argv[1:] if args is None else args)
             more = "; put the command to run after --" if hint else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
@@ -78,6 +81,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """Print the help. Raises OSError, which the base class ignores; a broken pipe is fine."""
+        # print_help of the base class ignores errors, so a full disk would look like success.
         stream = sys.stdout if file is None else file
         if stream is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))

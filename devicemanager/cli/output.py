@@ -20,6 +20,7 @@ def clean(text: str) -> str:
 
     Names come from sockets and files: they must not control the terminal or fake a line.
     """
+    # Nearly all texts are; this is faster than the loop.
     if text.isprintable():
         return text
     return "".join(
@@ -42,6 +43,7 @@ def failures(form: str, schema: str, **facts: object) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # Scripts that read JSON get the error where they look for the result.
         if form == "json":
             print_json(schema, {**facts, "error": " ".join(str(error).split())})
         raise
@@ -58,6 +60,7 @@ def console(**options: Any) -> Console:
     It raises BrokenPipeError, like all other writers. By default, rich exits with 1, which would
     mean a negative result.
     """
+    # Not at the top: rich is slow to import, and most commands print no table.
     from rich.console import Console
 
     class StandardOutput(Console):
@@ -74,6 +77,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    # Boxes and colors are for people; scripts split plain columns.
     terminal = sys.stdout.isatty()
     table = Table(
         box=SIMPLE_HEAD if terminal else None,

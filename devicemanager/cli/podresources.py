@@ -66,6 +66,7 @@ def _serve(args: argparse.Namespace) -> int:
     with StopSignals() as signals:
         script = load_script(*args.files, contents=contents)
         if args.kubelet_version is not None:
+            # Checked here, so that the error names the flag.
             try:
                 KubeletVersion.parse(args.kubelet_version)
             except VersionError as error:

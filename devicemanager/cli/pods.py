@@ -32,6 +32,7 @@ def _run(args: argparse.Namespace) -> int:
     from podresources.rendering import pod_data
 
     check_socket(args.socket)
+    # Retries: all clients of a kubelet share its limit of requests.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         pods = sorted(client.list(), key=lambda pod: (pod.namespace, pod.name))
     if args.output == "json":
@@ -54,6 +55,7 @@ def rows(pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
 def _allocated(container: Container) -> Iterator[Row]:
     yield from device_rows(container.devices)
     yield from amount_rows(container.cpu_ids, container.memory)
+    # Claims of DRA have no resource name; the claim stands for it.
     for claim in container.dynamic_resources:
         names = [f"{each.pool_name}/{each.device_name}" for each in claim.claim_resources]
         owner = f"claim {claim.claim_namespace}/{claim.claim_name}"
@@ -65,6 +67,7 @@ def device_rows(devices: Sequence[ContainerDevices]) -> Iterator[Row]:
     from podresources import ids_by_resource
 
     for resource, ids in sorted(ids_by_resource(devices).items()):
+        # A resource has one entry per NUMA node; a row has all of them.
         nodes = (node for each in devices if each.resource_name == resource for node in each.nodes)
         yield resource, str(len(ids)), ids_text(sorted(ids)), nodes_text(nodes)
 

@@ -75,6 +75,7 @@ def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.plugin.recording import Recorder
 
+    # Both would be mixed in one stream, and the recording could not be read.
     if args.command and args.output == files.STANDARD_INPUT:
         raise CommandError("the command prints to standard output: set a file with --output")
     status = 0

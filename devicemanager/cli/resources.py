@@ -30,6 +30,7 @@ def _run(args: argparse.Namespace) -> int:
     from podresources.rendering import allocatable_data
 
     check_socket(args.socket)
+    # Retries: all clients of a kubelet share its limit of requests.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         allocatable = client.get_allocatable()
         if args.output == "json":
@@ -55,6 +56,7 @@ def rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, .
             if each.resource_name == resource
             for node in each.nodes
         ]
+        # Devices in use can be unhealthy and missing from the allocatable ones.
         counts = (str(len(ids)), str(len(taken)), str(len(ids - taken)))
         yield resource, *counts, ids_text(sorted(ids)), nodes_text(nodes)
     for resource, count, ids_cell, nodes_cell in amount_rows(

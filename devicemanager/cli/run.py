@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 
 _PLUGIN_TIMEOUT = 10.0
+# Printed first: users start plugins and clients with these paths.
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
 
 
@@ -125,10 +126,12 @@ def _serve(
         _check_claims(args.claims)
     with _without_garbage_collection():
         kubelet = _kubelet(args, log)
+        # Created before the start, so that a wrong address stops nothing that runs.
         control = server_options.control_server(args, kubelet)
         running: dict[str, SimulatedPlugin] = {}
         http = server_options.http_server(args, kubelet, control, lambda: _breakable(running))
         signals.check()
+        # Before the start, so that the first registration is recorded.
         if args.calls is not None:
             stack.enter_context(_calls_file(args.calls, kubelet, log))
         stack.enter_context(kubelet)
@@ -142,7 +145,9 @@ def _serve(
         server_options.report_control(control, log)
     if http is not None:
         server_options.report_http(http, control, log)
+    # After the paths are printed, because the view hides what comes later.
     display.show(lambda: _look(kubelet))
+    # Before the pods, which would be rejected without the devices.
     for option, simulation in simulations:
         signals.check()
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
@@ -156,12 +161,14 @@ def _serve(
         from devicemanager.claims.simulated import publish_hardware
 
         publish_hardware(kubelet.claims, args.simulate_pools)
+    # Before the manifests: pods of these can refer to the claims.
     if args.claims is not None:
         _follow_claims(kubelet, args.claims, log, stack)
     if args.manifests is not None:
         with display.waiting(f"for the pods of {args.manifests}"):
             _follow_manifests(kubelet, args.manifests, log, signals, stack)
     signals.check()
+    # Now all pods of the manifests are known: the kubelet may free devices of others.
     kubelet.sources_ready()
     fault_options.start_chaos(args, kubelet, log)
     log.say("ready", "ready; Ctrl-C stops")
@@ -265,6 +272,7 @@ def _follow_manifests(
 def _simulation(option: DeviceOption) -> SimulationSettings:
     from devicemanager.plugin.simulated import SimulationSettings
 
+    # The simulated plugin has one setting for all devices: with NUMA nodes or without.
     numa = tuple(node for node in option.nodes if node is not None)
     if numa and len(numa) < len(option.nodes):
         raise CommandError(
@@ -277,6 +285,7 @@ def _simulation(option: DeviceOption) -> SimulationSettings:
         numa=numa,
         plugin_name=name,
         device_id_prefix=name,
+        # Not the host name: device IDs are the same on every machine.
         node_name="mock",
         env_prefix=name.upper().replace("-", "_").replace(".", "_"),
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from devicemanager.observe.web.server import HttpServer
     from devicemanager.observe.web.site import Breakable
 
+# The value of --control without an address.
 _SOCKET_ONLY = ""
 # The address of a kubelet's read-only port.
 _HTTP_DEFAULT = "127.0.0.1:10255"
@@ -79,6 +80,7 @@ def check_control(args: argparse.Namespace) -> None:
     """Raise CommandError for flags that have no effect without --control."""
     for name in ("control_allow_remote", "clock"):
         if args.control is None and getattr(args, name, False) not in (False, "system"):
+            # Ignored flags would hide a mistake: the user expects a server.
             raise CommandError(f"--{name.replace('_', '-')} requires --control")
 
 

@@ -29,6 +29,7 @@ CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
 
 def add_settings(parser: argparse.ArgumentParser, *groups: str, every: str | None = None) -> None:
     """Add the flags of some groups. ``every`` is a word that stands for all kubelet versions."""
+    # Groups in the order of the call, flags in the order of the table.
     for title in groups:
         group = parser.add_argument_group(title)
         if title == "topology":
@@ -67,6 +68,7 @@ def _add_flag(group: argparse._ArgumentGroup, flag: Flag, every: str | None) -> 
     if flag.field == "kubelet_version" and every is not None:
         options["type"] = lambda text: text if text == every else _version(text)
     target: argparse._ActionsContainer = group
+    # The two contradict each other: one sets a limit, the other removes it.
     if flag.off:
         target = group.add_mutually_exclusive_group()
         target.add_argument(
@@ -79,6 +81,7 @@ def _add_flag(group: argparse._ArgumentGroup, flag: Flag, every: str | None) -> 
 
 def _help(flag: Flag, every: str | None) -> str:
     text = flag.help
+    # Some help texts explain each choice; the others get a list.
     if flag.choices and flag.choices[0] not in text:
         text += f": {', '.join(flag.choices[:-1])} or {flag.choices[-1]}"
     if flag.repeated:
@@ -118,6 +121,7 @@ def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
     for flag in FLAGS:
         value = getattr(args, flag.field, None)
         if value is not None and value != []:
+            # argparse collects pairs; the fields are mappings.
             is_mapping = flag.field in ("feature_gates", "topology_options")
             settings[flag.field] = dict(value) if is_mapping else value
         if flag.off and getattr(args, flag.off.replace("-", "_"), False):
@@ -139,6 +143,7 @@ def _machine(text: str | None, highest: int) -> Machine:
         return (NumaTopology.up_to(highest) if highest else None), ()
     from devicemanager.kubelet.host.numa import read_numa
 
+    # CPUs and memory are aligned, too, if the machine is known that well.
     machine = read_numa(text)
     providers = (machine.cpu_provider(), machine.memory_provider())
     return machine.topology, tuple(each for each in providers if each is not None)
@@ -261,6 +266,7 @@ class OnePerResource(argparse.Action):
             resource = device_resource(values.resource)
         except argparse.ArgumentTypeError as error:
             raise argparse.ArgumentError(self, str(error)) from None
+        # A new list each time: the default of argparse is shared by all parsers.
         before = getattr(namespace, self.dest)
         if resource in {each.resource for each in before}:
             text = f"{resource} is given twice: use one option, such as {DEVICES_EXAMPLES}"
@@ -272,6 +278,7 @@ def device_option(text: str) -> DeviceOption:
     """Parse the devices of a resource; see ``places`` for the numbers."""
     from devicemanager.kubelet.inmemory.devices import TooManyDevices, places
 
+    # From the right: nothing after the resource contains an equals sign.
     resource, _, groups = text.rpartition("=")
     try:
         if not resource:

@@ -107,6 +107,7 @@ def _take(args: argparse.Namespace) -> int:
         None if each is None else Path(each).absolute()
         for each in (args.root, args.plugin_dir, args.kubelet_config)
     )
+    # A part that cannot be read does not stop the others.
     snapshot = collect(Places.find(Path(args.host), root, plugin_dir, config))
     name = args.archive or _name(snapshot)
     _write(name, archive(snapshot))
@@ -178,6 +179,7 @@ def unpacked(data: bytes, name: str) -> Snapshot:
     """Return the snapshot in an archive. Raises CommandError and SnapshotError."""
     try:
         from devicemanager.snapshot.reading import read_snapshot
+    # Only reading needs the extra: a snapshot can be taken on any node.
     except ModuleNotFoundError as error:
         raise CommandError(not_installed(error, "snapshot")) from None
     return read_snapshot(data, name)

@@ -15,8 +15,10 @@ from collections.abc import Callable
 
 __all__ = ["OutputQueue"]
 
+# Several ten thousand events: enough for a reader that pauses, and little memory.
 _LIMIT = 4 << 20
 """Bytes that can wait for the reader; more are dropped."""
+# The capacity of a pipe on Linux: larger writes block in any case.
 _AT_ONCE = 1 << 16
 _PATIENCE = 1.0
 """Seconds without progress after which ``close`` drops the rest."""
@@ -63,11 +65,13 @@ class OutputQueue:
         """Queue a text, or count it as dropped if the queue is full."""
         data = text.encode("utf-8", "backslashreplace")
         with self._changed:
+            # Late events of other threads are normal during a shutdown.
             if self._closed or self._ended:
                 return
             if self._size + len(data) > self._limit:
                 self._dropped += 1
                 return
+            # At the place of the gap, as soon as there is room for a line again.
             self._report_dropped()
             self._append(data)
             self._changed.notify_all()
@@ -84,6 +88,7 @@ class OutputQueue:
             self._report_dropped()
             self._closed = True
             self._changed.notify_all()
+            # A reader that makes progress gets everything; a blocked one must not delay the exit.
             while self._advances():
                 pass
 
@@ -109,6 +114,7 @@ class OutputQueue:
             while data := self._next():
                 self._write(data)
         except OSError as error:
+            # Ended first: `failed` may stop the program, which calls close() and would wait.
             self._end()
             self._failed(error)
         else:
@@ -128,6 +134,7 @@ class OutputQueue:
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
+            # A pipe can accept a part; the size shows progress to `close`.
             count = os.write(self._descriptor, rest)
             rest = rest[count:]
             with self._changed:

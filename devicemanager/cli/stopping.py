@@ -61,22 +61,27 @@ class StopSignals(SignalWait):
 
     def _stop(self, *_: object) -> None:
         self.came = True
+        # Before the handlers change: a second signal can then end the process at once.
         self.first()
         self._restore_handlers()
+        # Only inside a wait that was prepared for it.
         if self._interruptible:
             raise Stopped
 
     def _restore_handlers(self) -> None:
         """Restore the former effect of signals, except for immediate repetitions."""
+        # Copied: SIGHUP is removed from the handlers below.
         former = dict(self._handlers)
         begin = monotonic()
 
         def again(number: int, _frame: FrameType | None) -> None:
+            # Raised again, so that a default action such as exit really happens.
             if monotonic() - begin >= _REPEAT_SECONDS:
                 signal.signal(number, former[signal.Signals(number)])
                 signal.raise_signal(number)
 
         for number in former:
             signal.signal(number, again)
+        # Removed, so that leaving the context does not restore the default action either.
         if self._handlers.pop(signal.SIGHUP, None) is not None:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -65,6 +65,7 @@ def _run(args: argparse.Namespace) -> int:
 
     check_socket(args.socket)
     view = PodResourcesView(f"PodResources at {args.socket}")
+    # Retries: all clients of a kubelet share its limit of requests.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         if args.once or args.plain or args.output == "json" or not is_live_terminal():
             return _print(_fetch(client, view), args)
@@ -91,6 +92,7 @@ def _print(picture: NodeView, args: argparse.Namespace) -> int:
         print_json("top", _data(picture))
         return 0
     written = console(no_color=args.no_color or None, highlight=False)
+    # A fixed width for files: the output must not depend on where it is created.
     width = written.width if sys.stdout.isatty() else _WIDTH
     for line in whole(picture, width, glyphs_for(sys.stdout.encoding)):
         written.print(line, no_wrap=True, overflow="ignore", crop=False)
@@ -152,6 +154,7 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
         failures: list[BaseException] = []
 
         def ended(error: BaseException | None) -> None:
+            # Raised later by the main thread, after the terminal is restored.
             failures.extend([] if error is None else [error])
             signals.give_up()
 
@@ -164,6 +167,7 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
                 try:
                     with signals.interruptible():
                         signals.wait()
+                # A signal is a normal end, even if the view failed at the same time.
                 except Stopped:
                     failures.clear()
         finally:
@@ -177,6 +181,7 @@ class _Poller:
     """Reads the state of the kubelet periodically, on a separate thread."""
 
     def __init__(self, client: PodResourcesClient, view: PodResourcesView, interval: float) -> None:
+        # In the caller's thread: a wrong socket is an error at once, before the view starts.
         self.latest: NodeView = _fetch(client, view)
         """The latest picture."""
         self.changed: Callable[[str], None] = lambda notice: None
@@ -212,5 +217,6 @@ class _Poller:
         traceback: TracebackType | None,
     ) -> None:
         self._closing.set()
+        # First: it aborts a request in flight, which the join would wait for.
         self._client.close()
         self._thread.join()
