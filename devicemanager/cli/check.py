@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import files, settings_options
-from devicemanager.cli.options import CommandError, add_format, command
+from devicemanager.cli import settings_options
+from devicemanager.cli.files import add_file
+from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean, print_json, print_table
 
 if TYPE_CHECKING:
@@ -63,53 +64,31 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         help="checks that set the exit status: core (the contract with the kubelet), resilient "
         "(also restarts), complete (also every SHOULD; default)",
     )
-    add(
-        "--only",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="run only this check or family, such as K09 or K; can be repeated",
-    )
-    add(
-        "--skip",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="skip this check or family; can be repeated",
-    )
+    add_repeated(parser, "--only", "ID", "run only this check or family, such as K09 or K")
+    add_repeated(parser, "--skip", "ID", "skip this check or family")
     add("--list", action="store_true", help="list the checks and exit")
-    add(
+    add_repeated(
+        parser,
         "--report",
-        action="append",
-        default=[],
-        metavar="FORMAT=FILE",
+        "FORMAT=FILE",
+        "also write a report; formats: " + ", ".join(FORMS),
         type=_report,
-        help="also write a report; formats: " + ", ".join(FORMS) + "; can be repeated",
     )
-    add(
+    add_repeated(
+        parser,
         "--hook",
-        action="append",
-        default=[],
-        metavar="NAME=COMMAND",
-        type=_pair,
-        help="shell command, with placeholders {id}, {pid}, {plugin_dir} and {root}: "
+        "NAME=COMMAND",
+        "shell command, with placeholders {id}, {pid}, {plugin_dir} and {root}: "
         + "; ".join(f"{name} {purpose}" for name, purpose in HOOKS.items()),
-    )
-    add(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
         type=_pair,
-        help="environment variable for the plugin; can be repeated",
     )
-    add(
+    add_repeated(parser, "--env", "NAME=VALUE", "environment variable for the plugin", type=_pair)
+    add_repeated(
+        parser,
         "--resource",
-        action="append",
-        default=[],
-        metavar="NAME",
+        "NAME",
+        "resource of the plugin (default: what it registers)",
         type=settings_options.device_resource,
-        help="resource of the plugin (default: what it registers); can be repeated",
     )
     add(
         "--at-node-paths",
@@ -122,18 +101,12 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         default="never",
         help="always: start the plugin again when it exits, like a DaemonSet (default: never)",
     )
-    add(
-        "--waivers",
-        metavar="FILE",
-        type=files.file_name,
-        help="YAML file of accepted failures with expiry dates",
-    )
-    add(
+    add_file(parser, "--waivers", "YAML file of accepted failures with expiry dates")
+    add_repeated(
+        parser,
         "--limit",
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="set a limit, such as recover_seconds=20; an unknown name lists all; can be repeated",
+        "NAME=NUMBER",
+        "set a limit, such as recover_seconds=20; an unknown name lists all",
     )
     add("--thorough", action="store_true", help="wait longer: the run takes several minutes")
     number = settings_options.number

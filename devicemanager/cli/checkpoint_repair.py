@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from devicemanager.cli.checkpoint_files import CheckpointFile, counts
-from devicemanager.cli.files import STANDARD_INPUT, directory, file_name, filled
+from devicemanager.cli.files import (
+    STANDARD_INPUT,
+    add_directory,
+    add_file,
+    filled,
+)
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
@@ -53,7 +58,7 @@ def add(actions: Subparsers, file_help: str) -> None:
         help="UID of the pod to remove, which frees its devices; can be repeated",
     )
     for parser in (repair, edit):
-        parser.add_argument("file", metavar="FILE", type=file_name, help=file_help)
+        add_file(parser, "file", file_help)
         add_format(parser, "text", "json")
         _add_where(parser)
 
@@ -69,14 +74,11 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace the file and keep a copy; the kubelet must be stopped",
     )
-    where.add_argument(
-        "--to", metavar="OTHER", type=file_name, help="write a new file; - for standard output"
-    )
-    parser.add_argument(
+    add_file(where, "--to", "write a new file; - for standard output", metavar="OTHER")
+    add_directory(
+        parser,
         "--copies",
-        metavar="DIR",
-        type=directory,
-        help="directory for the copy of --write (default: that of the file; for a file in "
+        "directory for the copy of --write (default: that of the file; for a file in "
         "`device-plugins` the directory above it, because kubelets up to 1.32 remove unknown "
         "files there)",
     )

@@ -23,7 +23,12 @@ from devicemanager.cli.checkpoint_files import (
     response_lines,
     warn,
 )
-from devicemanager.cli.files import check_one_standard_input, check_socket, file_name, read_file
+from devicemanager.cli.files import (
+    add_file,
+    check_one_standard_input,
+    check_socket,
+    read_file,
+)
 from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 from devicemanager.cli.snapshot import load_snapshot
@@ -48,7 +53,7 @@ def add(subparsers: Subparsers) -> None:
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
     show = command(actions, "show", _show, "show a checkpoint file, also a damaged one")
-    show.add_argument("file", metavar="FILE", type=file_name, help=_FILE)
+    add_file(show, "file", _FILE)
     show.add_argument("--no-verify", action="store_true", help="accept a wrong checksum")
     _add_names(show)
     add_format(show, "text", "json")
@@ -59,36 +64,30 @@ def add(subparsers: Subparsers) -> None:
         "check a checkpoint file; exit status 0 if a kubelet can load it and it is consistent, "
         "else 1",
     )
-    verify.add_argument("file", metavar="FILE", type=file_name, help=_FILE)
+    add_file(verify, "file", _FILE)
     add_format(verify, "text", "json")
     diff = command(
         actions, "diff", _diff, "compare two checkpoint files; exit status 0 if equal, else 1"
     )
-    diff.add_argument("old", metavar="A", type=file_name, help=_FILE)
-    diff.add_argument("new", metavar="B", type=file_name, help=_FILE)
+    add_file(diff, "old", _FILE, metavar="A")
+    add_file(diff, "new", _FILE, metavar="B")
     add_format(diff, "text", "json")
     checkpoint_repair.add(actions, _FILE)
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--snapshot",
-        metavar="FILE",
-        type=file_name,
-        help="take pod names from this snapshot of the node",
-    )
-    group.add_argument(
+    add_file(group, "--snapshot", "take pod names from this snapshot of the node")
+    add_file(
+        group,
         "--socket",
+        "take pod names from this PodResources socket, for pods with the same devices",
         metavar="PATH",
-        type=file_name,
-        help="take pod names from this PodResources socket, for pods with the same devices",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--pods",
-        metavar="FILE",
-        type=file_name,
-        help="take pod names from the output of `kubectl get pods --all-namespaces -o json`; - "
+        "take pod names from the output of `kubectl get pods --all-namespaces -o json`; - "
         "for standard input",
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import file_name
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.files import add_file, file_name
+from devicemanager.cli.options import CommandError, add_repeated
 
 if TYPE_CHECKING:
     from devicemanager.claims.simulated import SimulatedHardware
@@ -25,22 +25,9 @@ _MAX_CARDS = 1000
 def add(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     group = parser.add_argument_group("structured claims")
-    group.add_argument(
-        "--claims",
-        action="append",
-        default=[],
-        metavar="PATH",
-        type=file_name,
-        dest="claims_paths",
-        help=f"{PATHS}; can be repeated",
-    )
+    add_repeated(group, "--claims", "PATH", f"{PATHS}", type=file_name, dest="claims_paths")
     add_simulated(group)
-    group.add_argument(
-        "--state",
-        metavar="FILE",
-        type=file_name,
-        help="device_claims_state of a kubelet, with its allocated claims",
-    )
+    add_file(group, "--state", "device_claims_state of a kubelet, with its allocated claims")
     group.add_argument(
         "--node", metavar="NAME", help="name of the node (default: the node of the pools)"
     )

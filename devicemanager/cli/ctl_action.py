@@ -20,7 +20,7 @@ from msgspec import NODEFAULT, inspect
 from msgspec.structs import FieldInfo
 
 from devicemanager.cli.ctl_client import pods_among, print_line, show
-from devicemanager.cli.files import file_name
+from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandParser, add_format, command
 from devicemanager.cli.output import clean
 from devicemanager.cli.settings_options import number
@@ -141,12 +141,11 @@ def add_where(parser: argparse.ArgumentParser, default: str | None) -> None:
         help="the --root of `run` or `join`, its control socket, or http://HOST:PORT (default: "
         "$DEVICEMANAGER_CONTROL)",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--token-file",
+        "control.token in that root, for http (default: $DEVICEMANAGER_TOKEN_FILE)",
         default=default,
-        metavar="FILE",
-        type=file_name,
-        help="control.token in that root, for http (default: $DEVICEMANAGER_TOKEN_FILE)",
     )
 
 
@@ -181,7 +180,7 @@ def _add_arguments(parser: CommandParser, action: Action, operation: Operation[A
     # Manifests and claims come from files, all other bodies from options.
     if isinstance(operation.body, Text):
         help_ = f"{operation.body.value}; - is standard input"
-        parser.add_argument("files", nargs="+", metavar="FILE", type=file_name, help=help_)
+        add_file(parser, "files", help_, nargs="+")
     # Fields come after the names in the path, so that positional ones are in the order of use:
     # node, resource, devices.
     for field in _fields(operation):

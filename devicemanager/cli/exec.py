@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import directory
+from devicemanager.cli.files import add_directory
 from devicemanager.cli.options import CommandError, command
 
 if TYPE_CHECKING:
@@ -26,21 +26,13 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.usage = "%(prog)s --root DIR [--dev DIR] [--sys DIR] [--cdi DIR] -- COMMAND [ARG ...]"
     parser.takes_command = True
-    parser.add_argument(
-        "--root",
-        required=True,
-        metavar="DIR",
-        type=directory,
-        help="directory to mount at /var/lib/kubelet",
-    )
+    add_directory(parser, "--root", "directory to mount at /var/lib/kubelet", required=True)
     for name, path in (
         ("dev", "/dev; common nodes such as /dev/null stay"),
         ("sys", "/sys"),
         ("cdi", "/etc/cdi and /var/run/cdi"),
     ):
-        parser.add_argument(
-            f"--{name}", metavar="DIR", type=directory, help=f"directory to mount at {path}"
-        )
+        add_directory(parser, f"--{name}", f"directory to mount at {path}")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="command to run, after --")
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devicemanager.cli import claims_options, settings_options
 from devicemanager.cli.files import (
+    add_file,
     check_one_standard_input,
-    file_name,
     load_checkpoint,
     read_standard_input,
 )
-from devicemanager.cli.options import CommandError, add_format, command
+from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean, failures, print_json
 from devicemanager.cli.settings_options import (
     CHOICES,
@@ -67,12 +67,8 @@ def add(subparsers: Subparsers) -> None:
     parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NODE,...] [options]"
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "manifests",
-        nargs="+",
-        metavar="MANIFEST",
-        type=file_name,
-        help="pod manifest; - for standard input",
+    add_file(
+        parser, "manifests", "pod manifest; - for standard input", nargs="+", metavar="MANIFEST"
     )
     parser.add_argument("--all", action="store_true", help="explain all pods, not only the last")
     add_format(parser, "text", "json")
@@ -83,57 +79,45 @@ def add(subparsers: Subparsers) -> None:
 
 def _add_node(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("devices of the node")
-    group.add_argument(
+    add_repeated(
+        group,
         "--devices",
-        metavar=DEVICES_FORM,
+        DEVICES_FORM,
+        f"devices of a resource, distributed over the NUMA nodes in turn: {DEVICES_EXAMPLES}",
         type=_devices,
-        action="append",
-        default=[],
-        help="devices of a resource, distributed over the NUMA nodes in turn: "
-        f"{DEVICES_EXAMPLES}; can be repeated",
     )
-    group.add_argument(
+    add_repeated(
+        group,
         "--unhealthy",
-        metavar="RESOURCE=ID,…",
+        "RESOURCE=ID,…",
+        "unhealthy devices, such as vendor.com/gpu=gpu-0",
         type=_ids,
-        action="append",
-        default=[],
-        help="unhealthy devices, such as vendor.com/gpu=gpu-0; can be repeated",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--snapshot",
-        metavar="FILE",
-        type=file_name,
-        help="snapshot of a node: devices, allocations, NUMA nodes, CPUs, memory and policy",
+        "snapshot of a node: devices, allocations, NUMA nodes, CPUs, memory and policy",
     )
-    group.add_argument(
+    add_repeated(
+        group,
         "--what-if",
-        metavar="KEY=VALUE",
+        "KEY=VALUE",
+        "with --snapshot, use another policy, scope or policy option, such as policy=restricted",
         type=_what_if,
-        action="append",
-        default=[],
-        help="with --snapshot, use another policy, scope or policy option, such as "
-        "policy=restricted; can be repeated",
     )
-    group.add_argument(
+    add_repeated(
+        group,
         "--without-pod",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="with --snapshot, free the devices of this pod: a name, namespace/name or UID; can "
-        "be repeated",
+        "NAME",
+        "with --snapshot, free the devices of this pod: a name, namespace/name or UID",
     )
-    group.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        type=file_name,
-        help="kubelet_internal_checkpoint of a node: its devices and allocations",
+    add_file(
+        group, "--checkpoint", "kubelet_internal_checkpoint of a node: its devices and allocations"
     )
-    group.add_argument(
+    add_file(
+        group,
         "--allocatable",
-        metavar="FILE",
-        type=file_name,
-        help="output of `devicemanager resources -o json`: devices with their NUMA nodes",
+        "output of `devicemanager resources -o json`: devices with their NUMA nodes",
     )
 
 

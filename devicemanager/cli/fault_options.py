@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import file_name
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.files import add_file
+from devicemanager.cli.options import CommandError, add_repeated
 from devicemanager.cli.settings_options import number
 
 if TYPE_CHECKING:
@@ -21,23 +21,21 @@ __all__ = ["add_faults", "set_faults", "start_chaos"]
 def add_faults(parser: argparse.ArgumentParser) -> None:
     """Add the flags; see docs/faults.md."""
     group = parser.add_argument_group("faults")
-    group.add_argument(
+    add_repeated(
+        group,
         "--fault",
-        metavar="KIND[:NAME=VALUE,...]",
+        "KIND[:NAME=VALUE,...]",
+        "inject a fault, such as reject-register:code=UNAVAILABLE,times=2; an unknown kind "
+        "lists all kinds",
         type=_fault,
-        action="append",
-        default=[],
         dest="faults",
-        help="inject a fault, such as reject-register:code=UNAVAILABLE,times=2; an unknown kind "
-        "lists all kinds; can be repeated",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--faults",
-        metavar="FILE",
-        type=file_name,
-        dest="fault_file",
-        help="inject the faults in a file: a YAML or JSON list, each a string as for --fault or "
+        "inject the faults in a file: a YAML or JSON list, each a string as for --fault or "
         "a mapping with kind and options",
+        dest="fault_file",
     )
     group.add_argument(
         "--fault-seed",

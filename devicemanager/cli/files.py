@@ -11,7 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.options import CommandError
 
@@ -43,6 +43,20 @@ def filled(text: str, expected: str) -> str:
     if "\0" in text:
         raise argparse.ArgumentTypeError(f"expected {expected}, not a text with a null character")
     return text
+
+
+def add_file(
+    parser: argparse._ActionsContainer, name: str, help_: str, metavar: str = "FILE", **options: Any
+) -> None:
+    """Add an argument or an option with a file name."""
+    parser.add_argument(name, metavar=metavar, type=file_name, help=help_, **options)
+
+
+def add_directory(
+    parser: argparse._ActionsContainer, name: str, help_: str, **options: Any
+) -> None:
+    """Add an option with a directory."""
+    parser.add_argument(name, metavar="DIR", type=directory, help=help_, **options)
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:

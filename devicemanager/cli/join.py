@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import (
-    files,
     join_options,
     live,
     server_options,
     settings_options,
 )
+from devicemanager.cli.files import add_directory
 from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
@@ -65,11 +65,10 @@ def add(subparsers: Subparsers) -> None:
     join_options.add_sharing(parser)
     join_options.add_http(parser)
     server_options.add_control(parser)
-    parser.add_argument(
+    add_directory(
+        parser,
         "--root",
-        metavar="DIR",
-        type=files.directory,
-        help="directory for full nodes and the socket of the control API (default: a temporary "
+        "directory for full nodes and the socket of the control API (default: a temporary "
         "one under /tmp, removed at exit)",
     )
     parser.usage = "%(prog)s [options]"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
-from devicemanager.cli.files import file_name
-from devicemanager.cli.options import CommandError, rejected_server
+from devicemanager.cli.files import add_file, file_name
+from devicemanager.cli.options import CommandError, add_repeated, rejected_server
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
@@ -36,11 +36,10 @@ _VALUE = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?")
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the cluster and the credentials."""
     group = parser.add_argument_group("cluster")
-    group.add_argument(
+    add_file(
+        group,
         "--kubeconfig",
-        metavar="FILE",
-        type=file_name,
-        help="kubeconfig of the cluster (default: KUBECONFIG, ~/.kube/config or the pod's "
+        "kubeconfig of the cluster (default: KUBECONFIG, ~/.kube/config or the pod's "
         "service account)",
     )
     group.add_argument("--context", metavar="NAME", help="context in the kubeconfig")
@@ -102,21 +101,13 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         help="run the first N nodes as mock kubelets with sockets in ROOT/node-0 and so on, for "
         "real plugins",
     )
-    group.add_argument(
-        "--label",
-        type=_label,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="label of the nodes; can be repeated",
-    )
-    group.add_argument(
+    add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=_label)
+    add_repeated(
+        group,
         "--taint",
+        "KEY=VALUE:EFFECT",
+        "taint of the nodes, in addition to devicemanager.io/virtual",
         type=_taint,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE:EFFECT",
-        help="taint of the nodes, in addition to devicemanager.io/virtual; can be repeated",
     )
     group.add_argument(
         "--no-taint", action="store_true", help="do not add the devicemanager.io/virtual taint"

@@ -114,3 +114,17 @@ def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:
         default=formats[0],
         help=f"output format (default: {formats[0]})",
     )
+
+
+def add_repeated(
+    parser: argparse._ActionsContainer, name: str, metavar: str, help_: str, **options: Any
+) -> None:
+    """Add an option that can be repeated; its value is a list."""
+    parser.add_argument(
+        name,
+        action="append",
+        default=[],
+        metavar=metavar,
+        help=f"{help_}; can be repeated",
+        **options,
+    )

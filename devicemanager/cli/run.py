@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from devicemanager.cli import (
     claims_options,
     fault_options,
-    files,
     live,
     server_options,
     settings_options,
 )
+from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.settings_options import DEVICES_EXAMPLES, DEVICES_FORM, DeviceOption
@@ -48,18 +48,16 @@ def add(subparsers: Subparsers) -> None:
         description="Run a mock kubelet until SIGTERM or Ctrl-C. On a terminal, show the node "
         "live; otherwise print its sockets and all events.",
     )
-    parser.add_argument(
+    add_directory(
+        parser,
         "--root",
-        metavar="DIR",
-        type=files.directory,
-        help="directory of the kubelet; keep it short, because the path of a socket can have at "
+        "directory of the kubelet; keep it short, because the path of a socket can have at "
         "most 107 bytes (default: a temporary one under /tmp, removed at exit)",
     )
-    parser.add_argument(
+    add_directory(
+        parser,
         "--manifests",
-        metavar="DIR",
-        type=files.directory,
-        help="directory of pod manifests (*.yaml, *.yml, *.json): admit the pods, and follow "
+        "directory of pod manifests (*.yaml, *.yml, *.json): admit the pods, and follow "
         "changes, like static pods",
     )
     parser.add_argument(
@@ -70,19 +68,17 @@ def add(subparsers: Subparsers) -> None:
         default=[],
         help=f"also run a plugin with virtual devices: {DEVICES_EXAMPLES}; can be repeated",
     )
-    parser.add_argument(
+    add_directory(
+        parser,
         "--claims",
-        metavar="DIR",
-        type=files.directory,
-        help="directory of structured claims: create the pools, classes, claims and configs in "
+        "directory of structured claims: create the pools, classes, claims and configs in "
         "its files (*.yaml, *.yml, *.json), and follow changes",
     )
     claims_options.add_simulated(parser)
-    parser.add_argument(
+    add_file(
+        parser,
         "--calls",
-        metavar="FILE",
-        type=files.file_name,
-        help="write all calls between the kubelet and plugins to this file, one JSON object per "
+        "write all calls between the kubelet and plugins to this file, one JSON object per "
         "line; an existing file is overwritten",
     )
     parser.usage = "%(prog)s [options]"

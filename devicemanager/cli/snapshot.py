@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import files
+from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.options import (
     CommandError,
     CommandParser,
@@ -61,40 +62,29 @@ def add(subparsers: Subparsers) -> None:
         _show,
         "list problems and fixes; exit status 0 if there are none, else 1",
     )
-    show.add_argument(
-        "file", metavar="FILE", type=files.file_name, help="snapshot archive; - for standard input"
-    )
+    add_file(show, "file", "snapshot archive; - for standard input")
     add_format(show, "text", "json")
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("paths on this machine")
-    group.add_argument(
-        "--host",
-        metavar="DIR",
-        type=files.directory,
-        default="/",
-        help="root of the node's file system (default: /)",
-    )
-    group.add_argument(
+    add_directory(group, "--host", "root of the node's file system (default: /)", default="/")
+    add_directory(
+        group,
         "--root",
-        metavar="DIR",
-        type=files.directory,
-        help="directory of the kubelet, for example of a mock kubelet (default: that of the "
+        "directory of the kubelet, for example of a mock kubelet (default: that of the "
         "running kubelet, or var/lib/kubelet)",
     )
-    group.add_argument(
+    add_directory(
+        group,
         "--plugin-dir",
-        metavar="DIR",
-        type=files.directory,
-        help="directory where plugins register (default: var/lib/kubelet/device-plugins; with "
+        "directory where plugins register (default: var/lib/kubelet/device-plugins; with "
         "--root, device-plugins in it)",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--kubelet-config",
-        metavar="FILE",
-        type=files.file_name,
-        help="configuration file of the kubelet (default: that of the running kubelet, or "
+        "configuration file of the kubelet (default: that of the running kubelet, or "
         "config.yaml in its directory)",
     )
 
