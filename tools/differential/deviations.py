@@ -90,7 +90,7 @@ DEVIATIONS: Final[tuple[Deviation, ...]] = (
         lambda fact: minor(fact.version) <= 31 and fact.is_told_of(fact.rejected | fact.ended),
     ),
     Deviation(
-        "health updates whatever the gate",
+        "health updates without the gate",
         "`MockKubelet.health_updates` is there without the gate ResourceHealthStatus, too",
         _is_told_with_the_gate_off,
     ),

@@ -1,4 +1,4 @@
-"""Registration just below and at the version of each row."""
+"""Registration just below and at the version of each difference."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def kubelet(make_mock_kubelet: Make) -> Make:
 def test_r1_plugin_registers_before_it_serves(kubelet: Make, version: str) -> None:
     node = kubelet(version, dial_timeout=0.01)
     dialed = "failed to dial device plugin: context deadline exceeded"
-    answer = hostile.register(node.plugin_socket, "nobody.sock")
+    answer = hostile.register(node.plugin_socket, "missing.sock")
     assert answer == (None if version == "1.24" else dialed)
     rejected = node.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
-    assert f"'nobody.sock' rejected: {dialed}" in rejected.message
-    # Version and name are looked at before the answer in either.
+    assert f"'missing.sock' rejected: {dialed}" in rejected.message
+    # Both versions validate version and name before Register returns.
     assert "is not supported by kubelet" in str(
         hostile.register(node.plugin_socket, "p.sock", version="v9")
     )
-    # A name that is no file's is found out in the background, too.
+    # An invalid file name is detected in the background, too.
     assert (hostile.register(node.plugin_socket, "../p.sock") is None) is (version == "1.24")
 
 
 @pytest.mark.parametrize(
-    ("version", "options", "asked"),
+    ("version", "options", "count"),
     [("1.24", PluginOptions(pre_start_required=True), 0), ("1.25", PluginOptions(False, True), 1)],
 )
 def test_r2_source_of_the_options(
-    kubelet: Make, version: str, options: PluginOptions, asked: int
+    kubelet: Make, version: str, options: PluginOptions, count: int
 ) -> None:
     calls = []
 
@@ -78,7 +78,7 @@ def test_r2_source_of_the_options(
         node.wait_for_resource(R)
         serving = node.manager.state.endpoints.serving(ResourceName(R))
     assert serving is not None and serving.options == options
-    assert len(calls) == asked
+    assert len(calls) == count
 
 
 def info(endpoint: str) -> hostile.Unary:
@@ -93,7 +93,7 @@ def info(endpoint: str) -> hostile.Unary:
     [
         (
             "1.24",
-            "failed to dial device plugin with socketPath /nobody.sock: "
+            "failed to dial device plugin with socketPath /missing.sock: "
             "failed to dial device plugin: context deadline exceeded",
         ),
         ("1.25", "failed to dial device plugin: context deadline exceeded"),
@@ -102,7 +102,7 @@ def info(endpoint: str) -> hostile.Unary:
 def test_r8_status_sent_to_a_watched_plugin(kubelet: Make, version: str, text: str) -> None:
     node = kubelet(version, dial_timeout=0.3)
     path = node.plugins_registry_dir / "p.sock"
-    with hostile.RawPlugin(path, info=info("/nobody.sock")) as plugin:
+    with hostile.RawPlugin(path, info=info("/missing.sock")) as plugin:
         node.wait_for(lambda: bool(plugin.notified))
     assert plugin.notified[0].error == text
 
@@ -112,11 +112,11 @@ GIVEN_UP = "plugin p.sock: not retried until its socket is replaced"
 
 @pytest.mark.parametrize(("version", "attempts"), [("1.35", 1), ("1.36", 2)])
 def test_d4_watched_plugin_that_fails_once(kubelet: Make, version: str, attempts: int) -> None:
-    asked = []
+    requests = []
 
     def options(request: bytes, context: hostile.Context) -> bytes:
-        asked.append(request)
-        if len(asked) == 1:
+        requests.append(request)
+        if len(requests) == 1:
             context.abort(grpc.StatusCode.INTERNAL, "not yet")
         return b""
 
@@ -128,7 +128,7 @@ def test_d4_watched_plugin_that_fails_once(kubelet: Make, version: str, attempts
             node.wait_for_resource(R, 2)
         else:
             node.wait_for(lambda: GIVEN_UP in node.events.recent()[-1].message)
-    assert len(asked) == attempts
+    assert len(requests) == attempts
 
 
 @pytest.mark.parametrize(("version", "allocatable"), [("1.36", 0), ("1.37", 2)])
@@ -143,17 +143,17 @@ def test_r4_newest_of_two_plugins_disconnects(version: str, allocatable: int) ->
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "replaced"),
     [
         ("1.36", ["new.sock replaces old.sock, whose connection is closed"]),
         ("1.37", []),
     ],
 )
-def test_r4_event_names_the_replaced_plugin(version: str, told: list[str]) -> None:
+def test_r4_event_names_the_replaced_plugin(version: str, replaced: list[str]) -> None:
     node = Node(kubelet_version=version)
     node.plugin(devices("a"), name="old.sock")
     node.plugin(devices("a"), name="new.sock")
-    assert node.messages(EventKind.REPLACED) == [f"{GPU}: {text}" for text in told]
+    assert node.messages(EventKind.REPLACED) == [f"{GPU}: {text}" for text in replaced]
 
 
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
