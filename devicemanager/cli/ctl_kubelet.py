@@ -246,7 +246,7 @@ def _print_admission(answer: Admission) -> None:
     print(clean(f"pod {answer.pod.title} admitted ({answer.pod.uid})"))
     for container, given in answer.containers.items():
         parts = [f"{resource} {','.join(ids)}" for resource, ids in given.devices.items()]
-        parts += [f"claim {claim} {','.join(held)}" for claim, held in given.claims.items()]
+        parts += [f"claim {claim} {','.join(ids)}" for claim, ids in given.claims.items()]
         print(clean(f"  {container}: {'; '.join(parts) or 'no devices'}"))
         if given.start_error:
             print(clean(f"  {container} did not start: {given.start_error}"))

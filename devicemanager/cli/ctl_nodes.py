@@ -169,7 +169,7 @@ def _print_node(node: shapes.Node) -> None:
     )
     print()
     print_table(
-        ("RESOURCE", "CAPACITY", "ALLOCATABLE", "HELD"),
+        ("RESOURCE", "CAPACITY", "ALLOCATABLE", "ALLOCATED"),
         [
             (name, str(each.capacity), str(each.allocatable), str(each.held))
             for name, each in node.resources.items()

@@ -46,7 +46,7 @@ def rejected(capsys):
 
 
 @pytest.mark.parametrize(
-    "args, message",
+    ("args", "message"),
     [
         (["--nodes", "0"], "--nodes"),
         (["--nodes", "100001"], "invalid number of nodes 100001: use 1 to 100000"),
@@ -90,7 +90,7 @@ def test_expired_credentials_change_nothing(rejected, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "args, message",
+    ("args", "message"),
     [
         (["--http", "0.0.0.0:1"], "use 127.0.0.1; or add --http-allow-remote"),
         (["--control", "x"], "--control: invalid address 'x'"),
