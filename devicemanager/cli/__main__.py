@@ -1,4 +1,4 @@
-"""``python -m devicemanager.cli``: the command where its script is not on the path."""
+"""``python -m devicemanager.cli``: the command when its script is not on the PATH."""
 
 import sys
 

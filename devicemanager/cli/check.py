@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli import files, settings_options
-from devicemanager.cli.options import CommandError, add_format, command
+from devicemanager.cli import settings_options
+from devicemanager.cli.files import add_file
+from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean, print_json, print_table
 
 if TYPE_CHECKING:
@@ -63,53 +64,31 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         help="checks that set the exit status: core (the contract with the kubelet), resilient "
         "(also restarts), complete (also every SHOULD; default)",
     )
-    add(
-        "--only",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="run only this check or family, such as K09 or K; repeatable",
-    )
-    add(
-        "--skip",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="skip this check or family; repeatable",
-    )
+    add_repeated(parser, "--only", "ID", "run only this check or family, such as K09 or K")
+    add_repeated(parser, "--skip", "ID", "skip this check or family")
     add("--list", action="store_true", help="list the checks and exit")
-    add(
+    add_repeated(
+        parser,
         "--report",
-        action="append",
-        default=[],
-        metavar="FORMAT=FILE",
+        "FORMAT=FILE",
+        "also write a report; formats: " + ", ".join(FORMS),
         type=_report,
-        help="also write a report; formats: " + ", ".join(FORMS) + "; repeatable",
     )
-    add(
+    add_repeated(
+        parser,
         "--hook",
-        action="append",
-        default=[],
-        metavar="NAME=COMMAND",
-        type=_pair,
-        help="shell command, with placeholders {id}, {pid}, {plugin_dir} and {root}: "
+        "NAME=COMMAND",
+        "shell command, with placeholders {id}, {pid}, {plugin_dir} and {root}: "
         + "; ".join(f"{name} {purpose}" for name, purpose in HOOKS.items()),
-    )
-    add(
-        "--env",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
         type=_pair,
-        help="environment variable for the plugin; repeatable",
     )
-    add(
+    add_repeated(parser, "--env", "NAME=VALUE", "environment variable for the plugin", type=_pair)
+    add_repeated(
+        parser,
         "--resource",
-        action="append",
-        default=[],
-        metavar="NAME",
+        "NAME",
+        "resource of the plugin (default: what it registers)",
         type=settings_options.device_resource,
-        help="resource of the plugin (default: what it registers); repeatable",
     )
     add(
         "--at-node-paths",
@@ -122,18 +101,12 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         default="never",
         help="always: start the plugin again when it exits, like a DaemonSet (default: never)",
     )
-    add(
-        "--waivers",
-        metavar="FILE",
-        type=files.file_name,
-        help="YAML file of accepted failures with expiry dates",
-    )
-    add(
+    add_file(parser, "--waivers", "YAML file of accepted failures with expiry dates")
+    add_repeated(
+        parser,
         "--limit",
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="set a limit, such as recover_seconds=20; repeatable. An unknown name lists them",
+        "NAME=NUMBER",
+        "set a limit, such as recover_seconds=20; an unknown name lists all",
     )
     add("--thorough", action="store_true", help="wait longer: the run takes several minutes")
     number = settings_options.number
@@ -145,7 +118,7 @@ def _complete(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of plugin instances to run in parallel (default: 4)",
     )
-    settings_options.add_version(parser, _EVERY_VERSION)
+    settings_options.add_settings(parser, "version", every=_EVERY_VERSION)
     add_format(parser, "text", "json")
 
 
@@ -180,6 +153,7 @@ def _run(args: argparse.Namespace) -> int:
     )
     from devicemanager.conformance.reports import check_place
 
+    # First, because --list needs no plugin.
     chosen = select(args.only, args.skip)
     if args.list:
         return _list(args, chosen)
@@ -196,9 +170,11 @@ def _run(args: argparse.Namespace) -> int:
         hooks=dict(args.hook),
         resources=tuple(args.resource),
     )
+    # Also before the checks, for the same reason.
     waivers = None
     if args.waivers is not None:
         waivers = Waivers.read(Path(args.waivers), [each.id for each in all_checks()])
+    # --limit overrides --thorough in any order.
     limits = (Limits.thorough() if args.thorough else Limits()).overridden(args.limit)
     options = {"limits": limits, "seed": args.seed, "jobs": args.jobs, "waivers": waivers}
     start = partial(run, plugin, chosen, **options)
@@ -266,8 +242,8 @@ def _report_of(
 def _run_until_signal(run: Callable[[], Report], stages: Stages) -> Report | signal.Signals:
     """Return the report, or the signal that stopped the run.
 
-    The run has a thread of its own, so that a signal ends it at any moment: closing the stages
-    stops every plugin and removes every directory. Only threads that still wait are left.
+    The checks run on a separate thread, so that a signal ends them at any moment: closing the
+    stages stops every plugin and removes every directory. Only threads that still wait are left.
     """
     import threading
     from concurrent.futures import Future
@@ -318,6 +294,7 @@ def _on_every_version(
             for index, check in enumerate(chosen)
         ]
         print_table(["check", "", *ANCHORS], rows)
+    # One failed version fails the whole run.
     return max(report.exit_status(profile) for report in reports)
 
 
@@ -339,7 +316,7 @@ def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
 
 
 class _Progress:
-    """Prints each verdict as soon as it is known, in color on a terminal."""
+    """Prints each verdict at once, in color on a terminal."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled

@@ -1,5 +1,6 @@
-"""``devicemanager checkpoint repair`` and ``edit``: a file that a kubelet loads, from one that
-it would reject, or without some pods."""
+"""``devicemanager checkpoint repair`` and ``edit``: make a damaged checkpoint loadable, or remove
+pods from one. Both are dry runs unless ``--write`` or ``--to`` is given.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +9,13 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.checkpoint_files import CheckpointFile
-from devicemanager.cli.checkpoint_shown import counts
-from devicemanager.cli.files import STANDARD_INPUT, directory, file_name
+from devicemanager.cli.checkpoint_files import CheckpointFile, counts
+from devicemanager.cli.files import (
+    STANDARD_INPUT,
+    add_directory,
+    add_file,
+    filled,
+)
 from devicemanager.cli.options import CommandError, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
 
@@ -19,10 +24,9 @@ if TYPE_CHECKING:
     from devicemanager.cli.checkpoint_writing import Written
     from devicemanager.cli.options import Subparsers
 
-_NOT_SAVED = "nothing of it can be saved: move it away, and the kubelet starts afresh"
+_NOT_SAVED = "nothing can be recovered: move the file away, and the kubelet starts without it"
 _NOT_WRITTEN = (
-    "nothing is written: --write puts it in the file's place and keeps a copy, --to OTHER "
-    "writes it elsewhere"
+    "dry run: --write replaces the file and keeps a copy, --to OTHER writes the result elsewhere"
 )
 
 
@@ -32,16 +36,18 @@ def add(actions: Subparsers, file_help: str) -> None:
         actions,
         "repair",
         _repair,
-        "keep what can be read of a damaged file, with the right checksum",
-        "Shows what a damaged checkpoint would be with what can be read of it and the right "
-        "checksum: 0 if there is nothing to do or it is written, 1 if not.",
+        "repair a damaged checkpoint file",
+        "Keep the readable part of a damaged checkpoint and correct the checksum. Without --write "
+        "or --to, only show the result. The exit status is 0 if the file is written or intact, "
+        "else 1.",
     )
     edit = command(
         actions,
         "edit",
         _edit,
-        "take pods out of a checkpoint file",
-        "Shows what a checkpoint would be without some pods: 0 if it is written, 1 if not.",
+        "remove pods from a checkpoint file",
+        "Remove pods from a checkpoint. Without --write or --to, only show the result. The exit "
+        "status is 0 if the file is written, else 1.",
     )
     edit.add_argument(
         "--drop-pod",
@@ -49,19 +55,16 @@ def add(actions: Subparsers, file_help: str) -> None:
         action="append",
         required=True,
         type=_uid,
-        help="a pod whose devices are free then; may be repeated",
+        help="UID of the pod to remove, which frees its devices; can be repeated",
     )
     for parser in (repair, edit):
-        parser.add_argument("file", metavar="FILE", type=file_name, help=file_help)
+        add_file(parser, "file", file_help)
         add_format(parser, "text", "json")
         _add_where(parser)
 
 
 def _uid(text: str) -> str:
-    """An argument's type: the empty text is what a shell makes of a variable that is not set."""
-    if not text:
-        raise argparse.ArgumentTypeError("a pod's UID is expected, not an empty text")
-    return text
+    return filled(text, "the UID of a pod")
 
 
 def _add_where(parser: argparse.ArgumentParser) -> None:
@@ -69,17 +72,15 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--write",
         action="store_true",
-        help="replace the file, of a kubelet that is stopped; what it was is kept in a copy",
+        help="replace the file and keep a copy; the kubelet must be stopped",
     )
-    where.add_argument(
-        "--to", metavar="OTHER", type=file_name, help="write a new file; - for standard output"
-    )
-    parser.add_argument(
+    add_file(where, "--to", "write a new file; - for standard output", metavar="OTHER")
+    add_directory(
+        parser,
         "--copies",
-        metavar="DIR",
-        type=directory,
-        help="where --write keeps what the file was (default: beside it; above `device-plugins`, "
-        "since kubelets up to 1.32 remove what they do not know from there)",
+        "directory for the copy of --write (default: that of the file; for a file in "
+        "`device-plugins` the directory above it, because kubelets up to 1.32 remove unknown "
+        "files there)",
     )
 
 
@@ -93,6 +94,7 @@ def _repair(args: argparse.Namespace) -> int:
         if repair.problems and not (
             repair.checkpoint.entries or repair.checkpoint.registered_devices
         ):
+            # An empty file has no advantage over none, and would look like a successful repair.
             raise CommandError(f"{args.file}: {repair.problems[0]}; {_NOT_SAVED}")
         return _end(args, file, repair, "checkpoint-repair")
 
@@ -104,44 +106,46 @@ def _edit(args: argparse.Namespace) -> int:
         _check(args)
         file = CheckpointFile.read(args.file)
         found = checkpoint.inspect(file.data)
+        # Editing would hide the damage: the result has a correct checksum.
         if found.problems:
             raise CommandError(
-                f"{args.file}: {found.problems[0]}; `devicemanager checkpoint repair` comes first"
+                f"{args.file}: {found.problems[0]}; use `devicemanager checkpoint repair` first"
             )
-        _check_there(args, found.checkpoint)
-        kept = checkpoint.without_pods(found.checkpoint, args.drop_pod)
+        _check_uids(args, found.checkpoint)
+        remaining = checkpoint.without_pods(found.checkpoint, args.drop_pod)
         dropped = tuple(
             f"pod {each.pod_uid}, container {each.container_name}, resource {each.resource_name}"
             for each in found.checkpoint.entries or ()
             if each.pod_uid in args.drop_pod
         )
-        edited = checkpoint.Repair(checkpoint.dumps(kept), kept, dropped=dropped)
+        edited = checkpoint.Repair(checkpoint.dumps(remaining), remaining, dropped=dropped)
         return _end(args, file, edited, "checkpoint-edit")
 
 
 def _check(args: argparse.Namespace) -> None:
     if args.copies is not None and not args.write:
-        raise CommandError("--copies goes with --write")
+        raise CommandError("--copies requires --write")
     if args.to == STANDARD_INPUT and args.output == "json":
-        raise CommandError("--to - and -o json would both write to standard output: give one")
+        raise CommandError("--to - and -o json both write to standard output: use one of them")
 
 
-def _check_there(args: argparse.Namespace, saved: Checkpoint) -> None:
+def _check_uids(args: argparse.Namespace, saved: Checkpoint) -> None:
     uids = sorted({each.pod_uid for each in saved.entries or ()})
     for uid in args.drop_pod:
         if uid not in uids:
-            there = ", ".join(uids) or "none"
-            raise CommandError(f"{args.file}: no pod {uid} holds a device; there are: {there}")
+            advice = f"use one of {', '.join(uids)}" if uids else "no pod has devices"
+            raise CommandError(f"{args.file}: unknown pod {uid}: {advice}")
 
 
 def _end(args: argparse.Namespace, file: CheckpointFile, repair: Repair, schema: str) -> int:
+    # Most calls are dry runs.
     from devicemanager.cli.checkpoint_writing import write
 
     written = write(file, repair.data, args) if repair.changed else None
     if args.output == "json":
         print_json(schema, _as_dict(args, repair, written))
     else:
-        # Where the file itself is printed, what is said of it is not.
+        # Standard output may be the file itself.
         stream = sys.stderr if args.to == STANDARD_INPUT else sys.stdout
         for line in _lines(repair, written):
             print(f"{clean(args.file)}: {clean(line)}", file=stream)
@@ -151,13 +155,13 @@ def _end(args: argparse.Namespace, file: CheckpointFile, repair: Repair, schema:
 def _lines(repair: Repair, written: Written | None) -> Iterator[str]:
     yield from repair.problems
     for dropped in repair.dropped:
-        yield f"left out: {dropped}"
+        yield f"removed: {dropped}"
     for note in repair.notes:
         yield f"note: {note}"
     kept = "kept" if repair.changed else "nothing to do"
     yield f"{kept}: {counts(repair.checkpoint)}"
     if written is not None:
-        copy = f"; what it was is in {written.copy}" if written.copy else ""
+        copy = f"; the previous file is {written.copy}" if written.copy else ""
         yield f"written to {written.path}{copy}"
     elif repair.changed:
         yield _NOT_WRITTEN

@@ -1,5 +1,8 @@
-"""Putting a checkpoint where the user wants it: never over something, unless asked, and never
-under a kubelet that runs."""
+"""Write a checkpoint where the user wants it.
+
+Only ``--write`` replaces a file, after a copy, and never while a kubelet uses it: the kubelet would
+overwrite the file with its own state. Loaded only to write.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,22 @@ from devicemanager.core.api.deviceplugin import KUBELET_SOCKET
 from podresources import sockets
 
 _CLEANED = "device-plugins"
-"""The directory that kubelets clear when they start."""
+"""The directory that kubelets clear at startup."""
 
 
 @attrs.frozen
 class Written:
-    """Where a file went, and where the copy of the one before is."""
+    """The path of the written file and of the copy of the previous one."""
 
     path: str
     copy: str | None = None
 
 
 def write(file: CheckpointFile, data: bytes, args: argparse.Namespace) -> Written | None:
-    """As ``--write`` or ``--to`` says; None if neither does. Raises CommandError, OSError and
-    CheckpointWriteError; the file is what it was then."""
+    """Write the file for ``--write`` or ``--to``; without both, return None.
+
+    Raises CommandError, OSError and CheckpointWriteError; after an error the file is unchanged.
+    """
     if args.to == STANDARD_INPUT:
         _print(data)
         return Written(args.to)
@@ -56,27 +61,31 @@ def _print(data: bytes) -> None:
 
 def _replace(file: CheckpointFile, data: bytes, copies: str | None) -> Written:
     if file.path is None:
-        raise CommandError(f"{file.name} is no file that can be replaced: give --to")
+        raise CommandError(f"cannot replace {file.name} (not a regular file): use --to PATH")
+    # A rename replaces a symbolic link instead of the file behind it.
     path = file.path.resolve()
     if copies is not None and not Path(copies).is_dir():
         raise CommandError(f"--copies: {copies} is not a directory")
+    # Before the file is read again: a running kubelet writes it at any time.
     _check_no_kubelet(path.parent)
     if checkpoint.read(path) != file.data:
-        raise CommandError(f"{file.name} has changed meanwhile: is its kubelet stopped? Try again")
-    copy = _keep(Path(copies) if copies is not None else _copies(path.parent), path, file.data)
+        raise CommandError(f"{file.name} has changed meanwhile: stop its kubelet and try again")
+    # The copy is on the disk before the file is replaced.
+    copy = _copy(Path(copies) if copies is not None else _copies(path.parent), path, file.data)
+    # Through a temporary file and a rename, as the kubelet does: never half a file.
     store = checkpoint.FileStore(path.parent, path.name, files=_Like(path.stat()))
     store.write(data)
     return Written(file.name, str(copy))
 
 
 def _check_no_kubelet(directory: Path) -> None:
-    """It would write its own file over this one, and not read it before its next start."""
+    """Raise CommandError if a kubelet serves the socket beside the file."""
     socket = directory / KUBELET_SOCKET
-    with contextlib.suppress(OSError):  # a path too long for a socket has nobody behind it
+    with contextlib.suppress(OSError):  # no process can listen on a path that is too long
         if socket.exists() and sockets.is_alive(socket):
             raise CommandError(
-                f"a kubelet serves {socket}: it would overwrite the file with what it has in "
-                "memory; stop it first, or give --to"
+                f"a kubelet serves {socket} and would overwrite the file: stop it first, or use "
+                "--to PATH"
             )
 
 
@@ -84,10 +93,11 @@ def _copies(directory: Path) -> Path:
     return directory.parent if directory.name == _CLEANED else directory
 
 
-def _keep(directory: Path, path: Path, data: bytes) -> Path:
-    """A copy under the first name that is free."""
+def _copy(directory: Path, path: Path, data: bytes) -> Path:
+    """Write a copy under the first free name."""
     for number in itertools.count(1):
         copy = directory / f"{path.name}.before-{number}"
+        # Earlier copies stay: one of them can be the last intact file.
         with contextlib.suppress(FileExistsError):
             _create(copy, data)
             return copy
@@ -95,7 +105,7 @@ def _keep(directory: Path, path: Path, data: bytes) -> Path:
 
 
 def _create(path: Path, data: bytes) -> None:
-    """A new file, on the disk when this returns."""
+    """Create a file; it is on the disk when this returns."""
     files = checkpoint.FileOperations()
     descriptor = files.create(str(path))
     try:
@@ -109,13 +119,14 @@ def _create(path: Path, data: bytes) -> None:
 
 
 class _Like(checkpoint.FileOperations):
-    """Creates files with the mode and, where that is allowed, the owner of another."""
+    """Creates files with the mode and, if permitted, the owner of another file."""
 
     def __init__(self, status: os.stat_result) -> None:
         self._status = status
 
     def create(self, path: str) -> int:
         descriptor = super().create(path)
+        # Owner first: fchown can clear bits of the mode. Only root may change the owner.
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, self._status.st_uid, self._status.st_gid)
         os.fchmod(descriptor, self._status.st_mode & 0o7777)

@@ -1,62 +1,110 @@
-"""``devicemanager checkpoint``: read, check, compare and mend ``kubelet_internal_checkpoint``."""
+"""``devicemanager checkpoint``: read, check, compare and repair ``kubelet_internal_checkpoint``.
+
+``show`` and ``diff`` read as much as possible of a damaged file. Only ``verify`` judges it as a
+kubelet does.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from devicemanager.cli import checkpoint_diff, checkpoint_repair, pod_names
-from devicemanager.cli.checkpoint_files import CheckpointFile, inspect_checkpoint
-from devicemanager.cli.checkpoint_shown import as_dict, counts, lines, warn
-from devicemanager.cli.files import check_one_standard_input, file_name
+from devicemanager.cli import checkpoint_repair
+from devicemanager.cli.checkpoint_files import (
+    CheckpointFile,
+    as_dict,
+    counts,
+    devices_text,
+    entry_data,
+    ids_cell,
+    inspect_checkpoint,
+    lines,
+    response_lines,
+    warn,
+)
+from devicemanager.cli.files import (
+    add_file,
+    check_one_standard_input,
+    check_socket,
+    read_file,
+)
 from devicemanager.cli.options import CommandError, CommandParser, add_format, command
 from devicemanager.cli.output import clean, failures, print_json
+from devicemanager.cli.snapshot import load_snapshot
 
 if TYPE_CHECKING:
-    from checkpoint import Finding, Inspection
+    from checkpoint import Checkpoint, Finding, Inspection
     from devicemanager.cli.options import Subparsers
+    from devicemanager.snapshot.names import Names
 
-_FILE = "a kubelet_internal_checkpoint, or a snapshot with one; - for standard input"
+_FILE = "kubelet_internal_checkpoint, or a snapshot that contains one; - for standard input"
+_MAX_PODS = 256 << 20
 
 
 def add(subparsers: Subparsers) -> None:
     """Add the subcommand and its own subcommands."""
     parser = subparsers.add_parser(
         "checkpoint",
-        help="read, check, compare or mend checkpoint files",
-        description="Read, check, compare or mend files such as a node's "
-        "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint. Nothing is written but with "
+        help="read, check, compare and repair checkpoint files",
+        description="Read, check, compare and repair checkpoint files of the kubelet, such as "
+        "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint. Files are written only with "
         "--write or --to.",
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=CommandParser)
-    show = command(actions, "show", _show, "show what a checkpoint file holds, as far as it goes")
-    show.add_argument("file", metavar="FILE", type=file_name, help=_FILE)
-    show.add_argument(
-        "--no-verify", action="store_true", help="do not mind a checksum that is wrong"
-    )
-    pod_names.add(show)
+    show = command(actions, "show", _show, "show a checkpoint file, also a damaged one")
+    add_file(show, "file", _FILE)
+    show.add_argument("--no-verify", action="store_true", help="accept a wrong checksum")
+    _add_names(show)
     add_format(show, "text", "json")
     verify = command(
         actions,
         "verify",
         _verify,
-        "check a checkpoint file: 0 if a kubelet would load it and it is consistent, 1 if not",
+        "check a checkpoint file; exit status 0 if a kubelet can load it and it is consistent, "
+        "else 1",
     )
-    verify.add_argument("file", metavar="FILE", type=file_name, help=_FILE)
+    add_file(verify, "file", _FILE)
     add_format(verify, "text", "json")
-    checkpoint_diff.add(actions, _FILE)
+    diff = command(
+        actions, "diff", _diff, "compare two checkpoint files; exit status 0 if equal, else 1"
+    )
+    add_file(diff, "old", _FILE, metavar="A")
+    add_file(diff, "new", _FILE, metavar="B")
+    add_format(diff, "text", "json")
     checkpoint_repair.add(actions, _FILE)
+
+
+def _add_names(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_mutually_exclusive_group()
+    add_file(group, "--snapshot", "take pod names from this snapshot of the node")
+    add_file(
+        group,
+        "--socket",
+        "take pod names from this PodResources socket, for pods with the same devices",
+        metavar="PATH",
+    )
+    add_file(
+        group,
+        "--pods",
+        "take pod names from the output of `kubectl get pods --all-namespaces -o json`; - "
+        "for standard input",
+    )
+
+
+# -- show and verify ---------------------------------------------------------------------
 
 
 def _show(args: argparse.Namespace) -> int:
     import checkpoint
 
     with failures(args.output, "checkpoint", file=args.file):
+        # Before the first file is read, which may be standard input.
         check_one_standard_input((args.file, args.snapshot, args.pods))
         file = CheckpointFile.read(args.file)
         found = checkpoint.inspect(file.data)
-        names = pod_names.names(args, file, found.checkpoint)
+        names = _names(args, file, found.checkpoint)
+    # A file that is only partly readable is reported in any case.
     problems = [] if args.no_verify and found.is_complete else list(found.problems)
     if args.output == "json":
         facts = {**as_dict(found, names), "problems": problems, "lost": list(found.lost)}
@@ -71,6 +119,29 @@ def _show(args: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+def _names(args: argparse.Namespace, file: CheckpointFile, saved: Checkpoint) -> Names:
+    """Return the known names of pods as ``namespace/name``, by UID.
+
+    Raises CommandError, SnapshotError and PodResourcesError.
+    """
+    from devicemanager.snapshot.names import from_kubectl, from_pod_resources
+
+    if args.pods is not None:
+        return from_kubectl(read_file(args.pods, _MAX_PODS), args.pods)
+    if args.socket is not None:
+        from podresources import PodResourcesClient
+
+        check_socket(args.socket)
+        with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
+            return from_pod_resources(saved, client.list())
+    snapshot = file.snapshot if args.snapshot is None else load_snapshot(args.snapshot)
+    if snapshot is None:
+        return {}
+    from devicemanager.snapshot.node import Node
+
+    return Node(snapshot).names_in(saved)
+
+
 def _verify(args: argparse.Namespace) -> int:
     import attrs
 
@@ -79,6 +150,7 @@ def _verify(args: argparse.Namespace) -> int:
 
     try:
         found = inspect_checkpoint(args.file)
+    # Not ``failures``: for verify, an unreadable file is a result with its own shape.
     except (CommandError, checkpoint.CheckpointError, DeviceManagerError) as error:
         if args.output == "json":
             problem = {"file": args.file, "valid": False, "problems": [str(error)]}
@@ -108,13 +180,85 @@ def _verdict(found: Inspection, findings: Sequence[Finding]) -> Iterator[str]:
     if found.problems:
         yield from found.problems
         yield from _lost(found)
-        yield f"a kubelet would not load it; {counts(found.checkpoint)} can be read"
+        yield f"a kubelet does not load this file; readable: {counts(found.checkpoint)}"
     else:
-        yield f"checksum {found.found} is right, {counts(found.checkpoint)}"
+        yield f"checksum {found.found} is correct, {counts(found.checkpoint)}"
     for finding in findings:
         yield finding.message
 
 
 def _lost(found: Inspection) -> Iterator[str]:
-    """What cannot be read and is in no problem's text."""
+    """Yield the unreadable parts that no problem names."""
     return (f"cannot be read: {each}" for each in found.lost if each not in found.problems)
+
+
+# -- diff --------------------------------------------------------------------------------
+
+
+def _diff(args: argparse.Namespace) -> int:
+    with failures(args.output, "checkpoint-diff"):
+        check_one_standard_input((args.old, args.new))
+        old, new = inspect_checkpoint(args.old), inspect_checkpoint(args.new)
+    changes = _changes(_facts(old.checkpoint), _facts(new.checkpoint))
+    if args.output == "json":
+        files = [{"file": args.old, "problems": list(old.problems)}]
+        files += [{"file": args.new, "problems": list(new.problems)}]
+        print_json("checkpoint-diff", {"files": files, "differences": _as_data(changes)})
+    else:
+        for line in _as_lines(changes):
+            print(line)
+        warn(args.old, old.problems)
+        warn(args.new, new.problems)
+    # Equal data with different problems, such as a wrong checksum, are different files.
+    return 1 if changes or old.problems != new.problems else 0
+
+
+class _Fact(NamedTuple):
+    """A fact in a checkpoint: as text, which is compared, and as data."""
+
+    text: str
+    data: object
+
+
+_Facts = Mapping[tuple[str, ...], _Fact]
+"""Facts by subject, such as a container and a resource."""
+
+_Change = tuple[tuple[str, ...], _Fact | None, _Fact | None]
+"""A subject, and the facts about it in the two files."""
+
+
+def _facts(loaded: Checkpoint) -> _Facts:
+    facts: dict[tuple[str, ...], _Fact] = {}
+    for entry in loaded.entries or ():
+        subject = ("pod", entry.pod_uid, entry.container_name, entry.resource_name)
+        text = "; ".join([devices_text(entry), *response_lines(entry)])
+        facts[subject] = _Fact(text, entry_data(entry))
+    for resource, ids in (loaded.registered_devices or {}).items():
+        healthy = tuple(sorted(ids or ()))
+        facts["registered", resource] = _Fact(ids_cell(healthy), list(healthy))
+    return facts
+
+
+def _changes(old: _Facts, new: _Facts) -> list[_Change]:
+    subjects = ((each, old.get(each), new.get(each)) for each in sorted({*old, *new}))
+    return [
+        (subject, before, after)
+        for subject, before, after in subjects
+        if before is None or after is None or before.text != after.text
+    ]
+
+
+def _as_lines(changes: Sequence[_Change]) -> Iterator[str]:
+    for subject, old, new in changes:
+        name = " ".join(clean(part) for part in subject)
+        if old is not None:
+            yield f"- {name}: {old.text}"
+        if new is not None:
+            yield f"+ {name}: {new.text}"
+
+
+def _as_data(changes: Sequence[_Change]) -> list[dict[str, object]]:
+    return [
+        {"about": list(subject), "old": old and old.data, "new": new and new.data}
+        for subject, old, new in changes
+    ]

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli import claims_options
-from devicemanager.cli.files import file_name
-from devicemanager.cli.options import CommandError, CommandParser, add_format, command
+from devicemanager.cli.files import add_file
+from devicemanager.cli.options import CommandError, CommandParser, add_format, add_repeated, command
 from devicemanager.cli.output import clean, ids_text, print_json, print_table
 
 if TYPE_CHECKING:
@@ -48,9 +48,7 @@ def _add_reading(actions: Subparsers) -> None:
         _validate,
         "validate files; exit status 0 if all are valid, else 1",
     )
-    validate.add_argument(
-        "paths", nargs="+", metavar="PATH", type=file_name, help=claims_options.PATHS
-    )
+    add_file(validate, "paths", claims_options.PATHS, nargs="+", metavar="PATH")
     claims_options.add_simulated(validate)
     add_format(validate, "text", "json")
     listing = command(actions, "list", _list, "list claims and their devices")
@@ -75,13 +73,7 @@ def _add_explain(actions: Subparsers) -> None:
         "get, the first rule that excludes it. The exit status is 0 if they fit, else 1.",
     )
     explain.add_argument("names", nargs="+", metavar="CLAIM", help="NAME, or NAMESPACE/NAME")
-    explain.add_argument(
-        "--after",
-        action="append",
-        default=[],
-        metavar="CLAIM",
-        help="allocate this claim first; may be repeated",
-    )
+    add_repeated(explain, "--after", "CLAIM", "allocate this claim first")
     claims_options.add(explain)
     add_format(explain, "text", "json")
 
@@ -108,6 +100,7 @@ def _validate(args: argparse.Namespace) -> int:
     from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims, missing_references
 
+    # Errors in files are the result of this command, not a failure of it.
     problems: Sequence[str] = ()
     notes: list[str] = []
     count = 0
@@ -246,6 +239,7 @@ def _pool_row(pool: dict[str, Any]) -> tuple[str, ...]:
 
 def _explain(args: argparse.Namespace) -> int:
     offline = claims_options.load(args)
+    # In the given order, as a kubelet would admit their pods.
     for before in offline.ids(args.after):
         offline.allocator.allocate([before], offline.node)
     names = offline.ids(args.names)

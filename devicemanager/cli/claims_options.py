@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import file_name
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.files import add_file, file_name
+from devicemanager.cli.options import CommandError, add_repeated
 
 if TYPE_CHECKING:
     from devicemanager.claims.simulated import SimulatedHardware
@@ -25,22 +25,9 @@ _MAX_CARDS = 1000
 def add(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     group = parser.add_argument_group("structured claims")
-    group.add_argument(
-        "--claims",
-        action="append",
-        default=[],
-        metavar="PATH",
-        type=file_name,
-        dest="claims_paths",
-        help=f"{PATHS}; may be repeated",
-    )
+    add_repeated(group, "--claims", "PATH", f"{PATHS}", type=file_name, dest="claims_paths")
     add_simulated(group)
-    group.add_argument(
-        "--state",
-        metavar="FILE",
-        type=file_name,
-        help="device_claims_state of a kubelet: its allocated claims",
-    )
+    add_file(group, "--state", "device_claims_state of a kubelet, with its allocated claims")
     group.add_argument(
         "--node", metavar="NAME", help="name of the node (default: the node of the pools)"
     )
@@ -52,7 +39,7 @@ def add_simulated(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
         "--simulate-pools",
         type=hardware,
         metavar=HARDWARE_FORM,
-        help=f"also pools and classes of virtual hardware, such as {HARDWARE_EXAMPLE}",
+        help=f"create pools and classes of virtual hardware, such as {HARDWARE_EXAMPLE}",
     )
 
 
@@ -85,14 +72,16 @@ def load(args: argparse.Namespace) -> OfflineClaims:
     from devicemanager.claims.errors import InvalidObject
     from devicemanager.cli.offline_claims import OfflineClaims
 
+    # Without any file, every list would be empty and look like a result.
     if not given(args):
         raise CommandError("nothing to read: use --claims, --simulate-pools or --state")
     try:
         return OfflineClaims.load(args.claims_paths, args.state, args.node, args.simulate_pools)
     except InvalidObject as error:
+        # One line, as for all errors; `validate` prints the others.
         first, *others = error.lines
         if not others:
             raise
-        more = "1 more fault" if len(others) == 1 else f"{len(others)} more faults"
+        more = "1 more error" if len(others) == 1 else f"{len(others)} more errors"
         text = f"{first}; and {more}: `devicemanager claims validate` lists them"
         raise CommandError(text) from error

@@ -1,4 +1,4 @@
-"""``devicemanager completion``: what a shell needs to complete the whole command."""
+"""``devicemanager completion``: print a completion script for a shell."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from devicemanager.cli.options import Subparsers
 
 _EPILOG = """\
-to have it in every shell (make the directory first if it is not there):
+to enable it in every shell (create the directory first):
   bash:  %(prog)s bash > ~/.local/share/bash-completion/completions/devicemanager
-  zsh:   %(prog)s zsh > ~/.zfunc/_devicemanager     (~/.zfunc being in $fpath)
+  zsh:   %(prog)s zsh > ~/.zfunc/_devicemanager     (with ~/.zfunc in $fpath)
   fish:  %(prog)s fish > ~/.config/fish/completions/devicemanager.fish
 """
 _FILES = ("FILE", "PATH", "FILE.yaml")
@@ -27,11 +27,13 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "completion",
         _run,
-        "print what a shell needs to complete commands and options",
+        "print a completion script for bash, zsh or fish",
     )
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="which shell")
+    parser.add_argument(
+        "shell", choices=("bash", "zsh", "fish"), help="shell to print the script for"
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -41,6 +43,7 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError(f"completion: {not_installed(error, 'completion')}") from None
     from devicemanager.cli import whole_parser
 
+    # shtab reads the finished parser, so all subcommands are loaded here.
     parser = whole_parser()
     _prepare(parser, shtab.FILE, shtab.DIRECTORY)
     print(shtab.complete(parser, args.shell))
@@ -48,7 +51,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _prepare(parser: argparse.ArgumentParser, file: Any, directory: Any) -> None:
-    """Options that are added late, and which arguments are files and directories."""
+    """Add the options of all subcommands, and mark arguments that are files or directories."""
     if isinstance(parser, CommandParser) and parser.complete is not None:
         with contextlib.suppress(CommandError):  # its extra is not installed
             parser.complete(parser)
@@ -57,6 +60,7 @@ def _prepare(parser: argparse.ArgumentParser, file: Any, directory: Any) -> None
         if isinstance(action, argparse._SubParsersAction):
             for each in action.choices.values():
                 _prepare(each, file, directory)
+        # argparse has no type for file names; the metavar is the only sign.
         elif action.metavar in _FILES:
             action.complete = file  # type: ignore[attr-defined]  # where shtab looks
         elif action.metavar in _DIRECTORIES:

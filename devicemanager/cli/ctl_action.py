@@ -20,7 +20,7 @@ from msgspec import NODEFAULT, inspect
 from msgspec.structs import FieldInfo
 
 from devicemanager.cli.ctl_client import pods_among, print_line, show
-from devicemanager.cli.files import file_name
+from devicemanager.cli.files import add_file
 from devicemanager.cli.options import CommandParser, add_format, command
 from devicemanager.cli.output import clean
 from devicemanager.cli.settings_options import number
@@ -113,6 +113,7 @@ class Actions:
                     print(clean(line), file=sys.stderr)
                 return 1
 
+        # The summary is written for the OpenAPI document; many actions replace it.
         parser = command(subparsers, action.name, run, action.help or _lower(operation.summary))
         # These flags count before the action, too, so there is no default here.
         add_where(parser, argparse.SUPPRESS)
@@ -140,11 +141,11 @@ def add_where(parser: argparse.ArgumentParser, default: str | None) -> None:
         help="the --root of `run` or `join`, its control socket, or http://HOST:PORT (default: "
         "$DEVICEMANAGER_CONTROL)",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--token-file",
+        "control.token in that root, for http (default: $DEVICEMANAGER_TOKEN_FILE)",
         default=default,
-        metavar="FILE",
-        help="control.token in that root, for http (default: $DEVICEMANAGER_TOKEN_FILE)",
     )
 
 
@@ -176,9 +177,10 @@ def _add_arguments(parser: CommandParser, action: Action, operation: Operation[A
         if name == action.many:
             dest, more["nargs"] = f"{name}s", "+"
         parser.add_argument(dest, metavar=name.upper(), help=help_, **more)
+    # Manifests and claims come from files, all other bodies from options.
     if isinstance(operation.body, Text):
         help_ = f"{operation.body.value}; - is standard input"
-        parser.add_argument("files", nargs="+", metavar="FILE", type=file_name, help=help_)
+        add_file(parser, "files", help_, nargs="+")
     # Fields come after the names in the path, so that positional ones are in the order of use:
     # node, resource, devices.
     for field in _fields(operation):
@@ -186,7 +188,7 @@ def _add_arguments(parser: CommandParser, action: Action, operation: Operation[A
             either = parser.add_mutually_exclusive_group(required=field.required)
             if not isinstance(_unwrapped(field)[0], inspect.BoolType):
                 _add_field(either, field, action)
-            either.add_argument("--off", action="store_true", help="undo it")
+            either.add_argument("--off", action="store_true", help="undo the action")
         elif field.name not in action.left_out:
             _add_field(parser, field, action)
 
@@ -354,6 +356,7 @@ class _Request:
         # Users name pods by name; the operations want UIDs.
         if "uid" in self.operation.parameters:
             names = args.pods if many == "pod" else [args.pod]
+            # All names are resolved before the first request.
             for pod in pods_among(*self.actions.pods(client, args), names):
                 yield {"uid": pod.uid, "pod": pod.title}
         elif many:
@@ -364,6 +367,7 @@ class _Request:
 
     def _print(self, args: argparse.Namespace, facts: Mapping[str, Any]) -> None:
         action, answer = self.action, facts["answer"]
+        # An action without formats confirms in one line, as kubectl does.
         if action.formats:
             (print_line if action.formats == LINES else show)(answer, args.output)
             return

@@ -83,6 +83,7 @@ def _checked(args: argparse.Namespace, api: _Api) -> Iterator[tuple[str, str | N
     where = args.control or os.environ.get(_WHERE)
     if not where:
         raise CommandError(f"{api.question} or set {_WHERE}")
+    # Read before connecting: a wrong file is reported even without a server.
     token = _token(args.token_file or os.environ.get(_TOKEN))
     try:
         server = transport_to(where, token)
@@ -144,6 +145,7 @@ def _pod(pods: Sequence[PodInfo], advice: str, name: str) -> PodInfo:
     found = [pod for pod in pods if name in (pod.name, pod.title)]
     if not found:
         raise CommandError(f"unknown pod {name!r}: {advice}")
+    # Names are unique only within a namespace.
     if len(found) > 1:
         several = ", ".join(f"{pod.title} ({pod.uid})" for pod in found)
         raise CommandError(f"several pods are named {name!r}: {several}")

@@ -221,6 +221,7 @@ def _group(subparsers: Subparsers, name: str, help_: str, metavar: str = "ACTION
 def _admit(client: MockKubeletClient, args: argparse.Namespace) -> int:
     check_one_standard_input(args.files)
     # Pod by pod: the earlier ones stay admitted if a later file is wrong.
+    # The exit status is that of the worst result.
     rejected = False
     for file in args.files:
         try:
@@ -245,7 +246,7 @@ def _print_admission(answer: Admission) -> None:
     print(clean(f"pod {answer.pod.title} admitted ({answer.pod.uid})"))
     for container, given in answer.containers.items():
         parts = [f"{resource} {','.join(ids)}" for resource, ids in given.devices.items()]
-        parts += [f"claim {claim} {','.join(held)}" for claim, held in given.claims.items()]
+        parts += [f"claim {claim} {','.join(ids)}" for claim, ids in given.claims.items()]
         print(clean(f"  {container}: {'; '.join(parts) or 'no devices'}"))
         if given.start_error:
             print(clean(f"  {container} did not start: {given.start_error}"))
@@ -267,6 +268,7 @@ def _delete(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def _finish(client: MockKubeletClient, args: argparse.Namespace) -> int:
     (pod,) = pods_named(client, [args.pod])
+    # The phase follows from the exit codes: Succeeded or Failed.
     phase = client.finish(pod.uid, _exit_codes(args.exit_code))
     print(clean(f"pod {pod.title} {phase.value}"))
     return 0
@@ -330,6 +332,7 @@ def _list_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 
 def _clear_faults(client: MockKubeletClient, args: argparse.Namespace) -> int:
+    # IDs are numbers; everything else is a kind, and the server checks it.
     wanted = [int(text) if text.isascii() and text.isdigit() else text for text in args.which]
     count = sum(client.faults.clear(which) for which in wanted or [None])
     print(f"{count} faults cleared")
@@ -367,5 +370,6 @@ def _wait_for_pod(client: MockKubeletClient, args: argparse.Namespace) -> int:
     if args.phase != "Deleted":
         pods_named(client, [args.pod])  # reports a wrong name at once
     what = f"pod {args.pod} to be {args.phase}"
+    # Phases change with events, so this wakes up for events and does not poll.
     client.wait_for(lambda: phase() == args.phase, args.timeout, what)
     return 0

@@ -52,6 +52,7 @@ def _cell(value: object) -> str:
 
 def _running(pod: PodInfo) -> str:
     """Return how many containers run, with sidecars, as kubectl counts ready containers."""
+    # Sidecars run beside the app containers; other init containers do not.
     sidecars = [each for each in pod.init_containers if each.restartable]
     counted = [*pod.containers, *sidecars]
     return f"{sum(each.running for each in counted)}/{len(counted)}"
@@ -59,6 +60,7 @@ def _running(pod: PodInfo) -> str:
 
 def devices_text(pod: PodInfo) -> str:
     """Return the device IDs of a pod as one cell."""
+    # A set: containers of a pod can share a device, such as one of an init container.
     every = {
         (resource, id_)
         for by_resource in pod.devices.values()
@@ -129,6 +131,7 @@ def pods(client: MockKubeletClient, args: argparse.Namespace) -> int:
 
 def devices(client: MockKubeletClient, args: argparse.Namespace) -> int:
     """List devices, with the names of the pods that they are allocated to."""
+    # The devices have UIDs only; users know pods by name.
     names: dict[str, str] = {}
 
     def holder(uid: str | None) -> str | None:
@@ -169,6 +172,7 @@ def _show(
     listing: Listing,
     fetch: Callable[[], Any],
 ) -> int:
+    # -w prints item by item, because a table would have to be complete.
     if args.watch:
         return _watch(client, args.output, listing, fetch)
     print_items(listing, fetch(), args.output)

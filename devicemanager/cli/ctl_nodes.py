@@ -35,6 +35,7 @@ class _NodeActions(Actions):
 
     def check(self, client: ServedApi, args: argparse.Namespace) -> None:
         # All nodes or none: with a wrong name among several, nothing is done.
+        # A single wrong name is reported by the request itself.
         names = dict.fromkeys(getattr(args, "nodes", ()))
         if len(names) > 1:
             _check(client, names, {each.name for each in client.ask("listNodes").items})
@@ -168,7 +169,7 @@ def _print_node(node: shapes.Node) -> None:
     )
     print()
     print_table(
-        ("RESOURCE", "CAPACITY", "ALLOCATABLE", "HELD"),
+        ("RESOURCE", "CAPACITY", "ALLOCATABLE", "ALLOCATED"),
         [
             (name, str(each.capacity), str(each.allocatable), str(each.held))
             for name, each in node.resources.items()

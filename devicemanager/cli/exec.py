@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import directory
+from devicemanager.cli.files import add_directory
 from devicemanager.cli.options import CommandError, command
 
 if TYPE_CHECKING:
@@ -21,24 +21,18 @@ and the exit status pass through. Descendants of the command are killed when it 
 
 def add(subparsers: Subparsers) -> None:
     """Add ``devicemanager exec`` and its options."""
-    parser = command(subparsers, "exec", _run, "run a plugin with hard-coded paths", _DESCRIPTION)
+    parser = command(
+        subparsers, "exec", _run, "run a plugin that has hard-coded kubelet paths", _DESCRIPTION
+    )
     parser.usage = "%(prog)s --root DIR [--dev DIR] [--sys DIR] [--cdi DIR] -- COMMAND [ARG ...]"
     parser.takes_command = True
-    parser.add_argument(
-        "--root",
-        required=True,
-        metavar="DIR",
-        type=directory,
-        help="directory to mount at /var/lib/kubelet",
-    )
+    add_directory(parser, "--root", "directory to mount at /var/lib/kubelet", required=True)
     for name, path in (
         ("dev", "/dev; common nodes such as /dev/null stay"),
         ("sys", "/sys"),
         ("cdi", "/etc/cdi and /var/run/cdi"),
     ):
-        parser.add_argument(
-            f"--{name}", metavar="DIR", type=directory, help=f"directory to mount at {path}"
-        )
+        add_directory(parser, f"--{name}", f"directory to mount at {path}")
     parser.add_argument("command", nargs="+", metavar="COMMAND", help="command to run, after --")
 
 
@@ -46,6 +40,7 @@ def _run(args: argparse.Namespace) -> int:
     from devicemanager.plugin.processes.namespace import node_binds
     from devicemanager.plugin.processes.supervisor import Supervision, end_as, supervise
 
+    # All directories are checked before anything is mounted or forked.
     given = {name: _directory(name, getattr(args, name)) for name in ("root", "dev", "sys", "cdi")}
     root = given.pop("root")
     assert root is not None

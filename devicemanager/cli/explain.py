@@ -1,4 +1,8 @@
-"""``devicemanager explain``: why a pod would get its devices, or be rejected."""
+"""``devicemanager explain``: why a pod would get its devices, or be rejected, on a simulated node.
+
+The pods are admitted one after another by a kubelet in memory. Its explanation of the last one is
+printed, with notes on what the given files do not contain.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,33 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from devicemanager.cli import claims_options, device_option, settings_options
-from devicemanager.cli.explain_nodes import papers
-from devicemanager.cli.files import check_one_standard_input, file_name, read_standard_input
-from devicemanager.cli.options import CommandError, add_format, command
+from devicemanager.cli import claims_options, settings_options
+from devicemanager.cli.files import (
+    add_file,
+    check_one_standard_input,
+    load_checkpoint,
+    read_standard_input,
+)
+from devicemanager.cli.options import CommandError, add_format, add_repeated, command
 from devicemanager.cli.output import clean, failures, print_json
+from devicemanager.cli.settings_options import (
+    CHOICES,
+    DEVICES_EXAMPLES,
+    DEVICES_FORM,
+    DeviceOption,
+    device_option,
+)
+from devicemanager.cli.snapshot import load_snapshot
 
 if TYPE_CHECKING:
     from checkpoint import Checkpoint
     from devicemanager.claims.explanation import Explanation
     from devicemanager.cli.offline_claims import OfflineClaims
     from devicemanager.cli.offline_node import Inventory, OfflineNode
+    from devicemanager.cli.offline_snapshot import SnapshotNode
     from devicemanager.cli.options import Subparsers
     from devicemanager.core.pods import Pod
+    from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
     from devicemanager.kubelet.pods.admission import Admission
 
 _EPILOG = """\
@@ -29,9 +47,9 @@ examples:
   %(prog)s pod.yaml --snapshot node.tar.gz --what-if policy=restricted --without-pod train
   %(prog)s pod.yaml --checkpoint kubelet_internal_checkpoint --allocatable node.json
 
-node.tar.gz is what `devicemanager snapshot` writes on that node, with its devices, pods, NUMA
-nodes and policy. node.json is what `devicemanager resources -o json` prints there; without it
-only the NUMA nodes of devices in use are known. Needs no kubelet and no plugin.
+node.tar.gz is the output of `devicemanager snapshot` on that node: devices, pods, NUMA nodes and
+policy. node.json is the output of `devicemanager resources -o json` there; without it, only NUMA
+nodes of allocated devices are known. No kubelet and no plugin are needed.
 """
 
 
@@ -41,115 +59,106 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         "explain",
         _run,
-        "show why a pod gets its devices, or why it is rejected",
-        description="Admit pods, one after another, on a node that is only made up here, and "
-        "explain the last one: 0 if it is admitted, 1 if not.",
+        "explain why a pod gets its devices, or why it is rejected",
+        description="Admit pods, one after another, on a simulated node, and explain the result "
+        "for the last one. The exit status is 0 if it is admitted, else 1.",
     )
+    # The generated usage would fill the screen with the flags of all settings.
     parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NODE,...] [options]"
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "manifests",
-        nargs="+",
-        metavar="MANIFEST",
-        type=file_name,
-        help="a pod's manifest; - for standard input",
+    add_file(
+        parser, "manifests", "pod manifest; - for standard input", nargs="+", metavar="MANIFEST"
     )
-    parser.add_argument("--all", action="store_true", help="explain every pod, not only the last")
+    parser.add_argument("--all", action="store_true", help="explain all pods, not only the last")
     add_format(parser, "text", "json")
     _add_node(parser)
     claims_options.add(parser)
-    settings_options.add_topology(parser)
-    settings_options.add_admission(parser)
+    settings_options.add_settings(parser, "topology", "version", "admission")
 
 
 def _add_node(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the node's devices")
-    group.add_argument(
+    group = parser.add_argument_group("devices of the node")
+    add_repeated(
+        group,
         "--devices",
-        metavar=device_option.FORM,
+        DEVICES_FORM,
+        f"devices of a resource, distributed over the NUMA nodes in turn: {DEVICES_EXAMPLES}",
         type=_devices,
-        action="append",
-        default=[],
-        help=f"devices of a resource, given to the NUMA nodes in turn: {device_option.EXAMPLES}; "
-        "may be repeated",
     )
-    group.add_argument(
+    add_repeated(
+        group,
         "--unhealthy",
-        metavar="RESOURCE=ID,…",
+        "RESOURCE=ID,…",
+        "unhealthy devices, such as vendor.com/gpu=gpu-0",
         type=_ids,
-        action="append",
-        default=[],
-        help="devices that are unhealthy, such as vendor.com/gpu=gpu-0; may be repeated",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--snapshot",
-        metavar="FILE",
-        type=file_name,
-        help="a node's snapshot: devices and who holds them, NUMA nodes, CPUs, memory and policy",
+        "snapshot of a node: devices, allocations, NUMA nodes, CPUs, memory and policy",
     )
-    group.add_argument(
+    add_repeated(
+        group,
         "--what-if",
-        metavar="KEY=VALUE",
+        "KEY=VALUE",
+        "with --snapshot, use another policy, scope or policy option, such as policy=restricted",
         type=_what_if,
-        action="append",
-        default=[],
-        help="with --snapshot, as if the kubelet had another policy, scope or policy option, such "
-        "as policy=restricted; may be repeated",
     )
-    group.add_argument(
+    add_repeated(
+        group,
         "--without-pod",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="with --snapshot, as if this pod were not there: a name, namespace/name or UID; may "
-        "be repeated",
+        "NAME",
+        "with --snapshot, free the devices of this pod: a name, namespace/name or UID",
     )
-    group.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        type=file_name,
-        help="a node's kubelet_internal_checkpoint: its devices, and the pods that hold them",
+    add_file(
+        group, "--checkpoint", "kubelet_internal_checkpoint of a node: its devices and allocations"
     )
-    group.add_argument(
+    add_file(
+        group,
         "--allocatable",
-        metavar="FILE",
-        type=file_name,
-        help="what `devicemanager resources -o json` prints: devices with their NUMA nodes",
+        "output of `devicemanager resources -o json`: devices with their NUMA nodes",
     )
 
 
-def _devices(text: str) -> device_option.DeviceOption:
-    option = device_option.device_option(text)
+def _devices(text: str) -> DeviceOption:
+    option = device_option(text)
     settings_options.device_resource(option.resource)
     return option
 
 
 def _what_if(text: str) -> tuple[str, str]:
-    from devicemanager.cli.offline_snapshot import what_if
-
-    return what_if(text)
+    key, equals, value = text.partition("=")
+    choices = CHOICES.get(f"topology_{key}", ())
+    if not equals or not value or (choices and value not in choices):
+        allowed = f": use one of {', '.join(choices)}" if choices and equals else ""
+        raise argparse.ArgumentTypeError(
+            f"invalid change {text!r}: expected KEY=VALUE, such as policy=restricted{allowed}"
+        )
+    return key, value
 
 
 def _ids(text: str) -> tuple[str, list[str]]:
     resource, _, ids = text.rpartition("=")
     if not resource or not ids:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like vendor.com/gpu=gpu-0,gpu-1")
+        raise argparse.ArgumentTypeError(
+            f"invalid devices {text!r}: expected RESOURCE=ID,…, such as vendor.com/gpu=gpu-0,gpu-1"
+        )
     return resource, ids.split(",")
 
 
 def _run(args: argparse.Namespace) -> int:
     _check(args)
     with failures(args.output, "explain"):
-        nodes = papers(args)
+        nodes = _nodes(args)
         claims = claims_options.load(args) if claims_options.given(args) else None
         pods = list(_pods(args.manifests))
-        results = [_admitted(nodes[0].node(), pods, nodes[0].inventory, claims)]
-        # Without a claim being asked for twice: what the node would say as it is.
-        results += [_admitted(each.node(), pods, each.inventory, None) for each in nodes[1:]]
+        results = [_admitted(nodes[0], pods, claims)]
+        # For comparison, the unchanged node. Without claims, which are allocated only once.
+        results += [_admitted(each, pods, None) for each in nodes[1:]]
     shown = results[0] if args.all else results[0][-1:]
-    notes = [*nodes[0].notes, *_kept(shown, nodes[0].saved), *_notes(args, nodes[0].inventory)]
-    notes += [*_without_claims(shown, claims), *(_as_it_is(each[-1]) for each in results[1:])]
+    notes = [*nodes[0].notes, *_known(shown, nodes[0].saved), *_notes(args, nodes[0].inventory)]
+    notes += [*_without_claims(shown, claims), *(_unchanged(each[-1]) for each in results[1:])]
     if args.output == "json":
         print_json("explain", {"pods": [_as_dict(each) for each in shown], "notes": notes})
     else:
@@ -163,14 +172,15 @@ def _check(args: argparse.Namespace) -> None:
     if args.snapshot is not None:
         for name in ("checkpoint", "allocatable"):
             if getattr(args, name) is not None:
-                raise CommandError(f"--{name} and --snapshot: the snapshot has it already")
+                raise CommandError(f"--{name} and --snapshot exclude each other: use one of them")
     elif args.what_if or args.without_pod:
-        raise CommandError("--what-if and --without-pod change a snapshot: give --snapshot")
+        raise CommandError("--what-if and --without-pod require --snapshot")
     elif not (args.devices or args.checkpoint or args.allocatable or claims_options.given(args)):
         raise CommandError(
-            "which devices does the node have? Give --devices, --checkpoint, --allocatable,"
-            " --snapshot or --claims"
+            "the node has no devices: use --devices, --checkpoint, --allocatable, --snapshot or "
+            "--claims"
         )
+    # Before any file is read: all of them can be `-`.
     check_one_standard_input(
         [
             *args.manifests,
@@ -182,24 +192,72 @@ def _check(args: argparse.Namespace) -> None:
     )
 
 
-def _as_it_is(result: Explained) -> str:
+def _nodes(args: argparse.Namespace) -> list[OfflineNode]:
+    """Return the node to explain and, if --what-if or --without-pod change it, the original."""
+    from devicemanager.cli.offline_node import (
+        OfflineNode,
+        add_allocatable,
+        add_checkpoint,
+        apply_flags,
+        nodes_of,
+    )
+
+    if args.snapshot is None:
+        saved = None if args.checkpoint is None else load_checkpoint(args.checkpoint)
+        inventory: Inventory = {}
+        if saved is not None:
+            add_checkpoint(inventory, saved)
+        if args.allocatable is not None:
+            add_allocatable(inventory, args.allocatable)
+        apply_flags(inventory, args)
+        settings = settings_options.settings_from(args, nodes_of(inventory))
+        return [OfflineNode(inventory, settings, saved)]
+    # Read first: it reports a missing extra, without which the imports below fail.
+    snapshot = load_snapshot(args.snapshot)
+    from devicemanager.cli.offline_snapshot import SnapshotNode
+    from devicemanager.snapshot.node import Node
+
+    original = SnapshotNode.of(Node(snapshot))
+    nodes = [_from_snapshot(args, original)]
+    if args.what_if or args.without_pod:
+        nodes.insert(0, _from_snapshot(args, original.changed(args.what_if, args.without_pod)))
+    return nodes
+
+
+def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNode:
+    from devicemanager.cli.offline_node import OfflineNode, apply_flags, nodes_of
+
+    inventory = source.inventory()
+    apply_flags(inventory, args)
+    # Flags override the kubelet's own configuration.
+    merged = argparse.Namespace(**vars(args))
+    merged.topology_policy = args.topology_policy or source.aligned.policy
+    merged.topology_scope = args.topology_scope or source.aligned.scope
+    merged.topology_options = [*source.aligned.options.items(), *args.topology_options]
+    machine = source.machine(inventory)
+    settings = settings_options.settings_from(merged, nodes_of(inventory), machine)
+    return OfflineNode(inventory, settings, source.saved, source.names, source.notes)
+
+
+def _unchanged(result: Explained) -> str:
     admission = result.admission
     verdict = "admitted" if admission.admitted else f"rejected: {admission.reason}"
     pod = admission.pod
-    return f"as the node is, pod {pod.namespace}/{pod.name} is {verdict}"
+    return f"without the changes, pod {pod.namespace}/{pod.name} is {verdict}"
 
 
 def _pods(manifests: Iterable[str]) -> Iterator[Pod]:
-    """Raises CommandError for a pod that comes twice: a node admits it once."""
+    """Yield the pods. Raises CommandError for a repeated UID: a node admits a pod once."""
     first: dict[str, str] = {}
     for manifest in manifests:
         pod = _pod(manifest)
         if pod.uid in first:
             name = f"pod {pod.namespace}/{pod.name}"
             raise CommandError(
-                f"{manifest}: {name} (UID {pod.uid}) is given in {first[pod.uid]} already: give "
-                "each pod once, or another name or metadata.uid"
+                f"{manifest}: {name} (UID {pod.uid}) is also in {first[pod.uid]}: remove one, or "
+                "change its name or metadata.uid"
             )
+        # The UID identifies a pod; without one in the manifest it is made from the name.
         first[pod.uid] = manifest
         yield pod
 
@@ -212,7 +270,7 @@ def _pod(manifest: str) -> Pod:
     from devicemanager.objects.manifests.errors import ManifestError
 
     if manifest == "-":
-        # A line of its own, so that one word is not taken for a file's name.
+        # The line end makes it a document: `parse` takes a single word for a file name.
         text = "\n" + _text_of(read_standard_input(MAX_SIZE))
         try:
             return parse(text)
@@ -225,30 +283,31 @@ def _text_of(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CommandError(f"standard input is not UTF-8 text (byte {error.start})") from None
+        raise CommandError(f"standard input: not UTF-8 text (byte {error.start})") from None
 
 
 def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
-    """What the files do not contain, so that the explanation may be wrong."""
+    """Yield what the files do not contain, so that the explanation can be wrong."""
     from devicemanager.cli.offline_node import without_nodes
 
     if args.checkpoint is None or args.allocatable is not None:
         return []
+    # Without alignment, NUMA nodes do not change the result.
     if args.topology_policy in (None, "none"):
         return []
     return [
-        f"the checkpoint does not say on which NUMA nodes {count} devices of {resource} are, so "
-        "this may be wrong: add --allocatable"
+        f"the explanation may be wrong: the NUMA nodes of {count} devices of {resource} are not in "
+        "the checkpoint: add --allocatable"
         for resource, count in without_nodes(inventory).items()
     ]
 
 
-def _kept(shown: Iterable[Explained], saved: Checkpoint | None) -> Iterator[str]:
-    """Of pods that hold devices already: no others are looked for."""
-    there = {entry.pod_uid for entry in (saved and saved.entries) or ()}
+def _known(shown: Iterable[Explained], saved: Checkpoint | None) -> Iterator[str]:
+    """Yield notes on pods in the checkpoint, for which no devices are selected."""
+    known = {entry.pod_uid for entry in (saved and saved.entries) or ()}
     for admission in (each.admission for each in shown):
         pod = admission.pod
-        if pod.uid in there:
+        if pod.uid in known:
             keeps = " and keeps its devices" if admission.admitted else ""
             yield f"pod {pod.namespace}/{pod.name} is in the checkpoint already{keeps}"
 
@@ -257,42 +316,43 @@ def _without_claims(shown: Iterable[Explained], claims: OfflineClaims | None) ->
     for pod in (each.admission.pod for each in shown):
         if pod.resource_claims and claims is None:
             name = f"{pod.namespace}/{pod.name}"
-            yield f"pod {name} asks for claims, which are not looked at: add --claims"
+            yield f"the claims of pod {name} are ignored: add --claims"
 
 
 class Explained(NamedTuple):
-    """What became of a pod."""
+    """The result of an admission."""
 
     admission: Admission
     unregistered: Mapping[str, str]
-    """The resources it asks for that no plugin registered, each with why that matters."""
+    """Requested resources that no plugin has registered, each with a warning."""
     claims: Explanation | None = None
-    """Why its structured claims get their devices, or do not."""
+    """Why its structured claims get their devices, or do not fit."""
 
 
 def _admitted(
-    node: OfflineNode, pods: Iterable[Pod], inventory: Inventory, claims: OfflineClaims | None
+    node: OfflineNode, pods: Iterable[Pod], claims: OfflineClaims | None
 ) -> list[Explained]:
-    """What becomes of the pods, one after another."""
-    return [_one_admitted(node, pod, inventory, claims) for pod in pods]
+    """Admit the pods, one after another."""
+    kubelet = node.kubelet()
+    return [_admit(kubelet, pod, node.inventory, claims) for pod in pods]
 
 
-def _one_admitted(
-    node: OfflineNode, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
+def _admit(
+    kubelet: InMemoryKubelet, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
 ) -> Explained:
     from devicemanager.core.api.names import is_extended_resource_name
 
     wanted = {
         name for container, _ in pod.all_containers() for name, n in container.limits.items() if n
     }
-    strangers = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
-    unregistered = {str(name): _unregistered(name, inventory) for name in strangers}
+    unknown = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
+    unregistered = {str(name): _unregistered(name, inventory) for name in unknown}
     if claims is None or not pod.resource_claims:
-        return Explained(node.admit(pod), unregistered)
+        return Explained(kubelet.admit(pod, start=False), unregistered)
     # The kubelet allocates a pod's claims before its devices.
     explained, admission = claims.explain_pod(pod)
     if admission is None:
-        admission = node.admit(pod)
+        admission = kubelet.admit(pod, start=False)
         if not admission.admitted:
             claims.end(pod)
     return Explained(admission, unregistered, explained)
@@ -301,6 +361,7 @@ def _one_admitted(
 def _unregistered(resource: str, inventory: Inventory) -> str:
     import difflib
 
+    # A wrong name is more frequent than a missing plugin.
     close = difflib.get_close_matches(resource, list(map(str, inventory)), n=1)
     meant = f"; did you mean {close[0]}?" if close else ""
     return f"no plugin has registered {resource}{meant}"
@@ -335,6 +396,6 @@ def _as_dict(result: Explained) -> dict[str, Any]:
         **(answer if explanation is None else as_dict(explanation)),
         "unregistered": dict(result.unregistered),
         "claims": None if result.claims is None else result.claims.as_dict(),
-        # Of pods that a checkpoint knows; no plugin is asked here.
+        # Only for pods in a checkpoint: no plugin is called here.
         "containers": {name: oci_data(given) for name, given in admission.containers.items()},
     }

@@ -1,4 +1,4 @@
-"""``--fault``, ``--faults``, ``--fault-seed`` and ``--chaos``: faults on purpose."""
+"""``--fault``, ``--faults``, ``--fault-seed`` and ``--chaos``: fault injection."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import file_name
-from devicemanager.cli.options import CommandError
+from devicemanager.cli.files import add_file
+from devicemanager.cli.options import CommandError, add_repeated
 from devicemanager.cli.settings_options import number
 
 if TYPE_CHECKING:
@@ -19,38 +19,36 @@ __all__ = ["add_faults", "set_faults", "start_chaos"]
 
 
 def add_faults(parser: argparse.ArgumentParser) -> None:
-    """The flags; see docs/faults.md."""
+    """Add the flags; see docs/faults.md."""
     group = parser.add_argument_group("faults")
-    group.add_argument(
+    add_repeated(
+        group,
         "--fault",
-        metavar="KIND[:NAME=VALUE,...]",
+        "KIND[:NAME=VALUE,...]",
+        "inject a fault, such as reject-register:code=UNAVAILABLE,times=2; an unknown kind "
+        "lists all kinds",
         type=_fault,
-        action="append",
-        default=[],
         dest="faults",
-        help="a fault on purpose, such as reject-register:code=UNAVAILABLE,times=2; may be "
-        "repeated. An unknown kind lists them",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--faults",
-        metavar="FILE",
-        type=file_name,
+        "inject the faults in a file: a YAML or JSON list, each a string as for --fault or "
+        "a mapping with kind and options",
         dest="fault_file",
-        help="faults from a file: a YAML or JSON list of such lines, or of mappings with kind "
-        "and options",
     )
     group.add_argument(
         "--fault-seed",
         metavar="N",
         type=number(int, least=0),
-        help="decides when a fault with a probability fires (default: that of the file, or 0)",
+        help="seed for faults with a probability (default: the seed in the file, or 0)",
     )
     group.add_argument(
         "--chaos",
         metavar="SEED",
         type=number(int, least=0),
-        help="faults picked at random, from when the kubelet is ready on; the same seed picks "
-        "the same ones",
+        help="inject random faults as soon as the kubelet is ready; the same seed selects the "
+        "same faults",
     )
 
 
@@ -58,25 +56,26 @@ def _fault(text: str) -> Fault:
     from devicemanager.faults import Fault, FaultError
 
     try:
-        return _that_waits(Fault.parse(text))
+        return _check(Fault.parse(text))
     except FaultError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _that_waits(fault: Fault) -> Fault:
-    """Raises FaultError for an action that would be executed at once."""
+def _check(fault: Fault) -> Fault:
+    """Return the fault. Raises FaultError for an action that would be executed at once."""
     from devicemanager.faults import FaultError
 
     if fault.is_immediate:
         raise FaultError(
-            f"{fault.kind.name} would be executed at once, when there is nothing yet: give it "
-            f"at=POINT, such as {fault.kind.name}:at=registered"
+            f"{fault.kind.name} needs at=POINT, such as {fault.kind.name}:at=registered: at "
+            "startup it would fire before anything exists"
         )
     return fault
 
 
 def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
     """Set the faults of the command line and of the file. Raises FaultError."""
+    # Without flags, the kubelet's registry of faults is not created.
     if not args.faults and args.fault_file is None and args.fault_seed is None:
         return
     seed, faults = None, list(args.faults)
@@ -85,9 +84,10 @@ def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
 
         seed, found = read_faults(Path(args.fault_file))
         try:
-            faults += map(_that_waits, found)
+            faults += map(_check, found)
         except FaultError as error:
             raise CommandError(f"{args.fault_file}: {error}") from None
+    # The flag repeats a run of the same file with another seed.
     seed = seed if args.fault_seed is None else args.fault_seed
     kubelet.faults.seed = seed or 0
     for fault in faults:
@@ -95,11 +95,12 @@ def set_faults(args: argparse.Namespace, kubelet: MockKubelet) -> None:
 
 
 def start_chaos(args: argparse.Namespace, kubelet: MockKubelet, log: KubeletLog) -> None:
-    """Set the faults of the seed, and say which they are."""
+    """Set the faults that the seed selects, and print them."""
     if args.chaos is None:
         return
     from devicemanager.faults import chaos
 
+    # Printed, so that a run can be repeated with --fault and fewer of them.
     for fault in chaos(args.chaos):
         state = kubelet.faults.set(fault)
         log.say("chaos", f"chaos {args.chaos}: {fault}", seed=args.chaos, fault=state.as_data())

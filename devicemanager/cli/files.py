@@ -1,5 +1,7 @@
-"""Files that the user names, ``-`` for standard input: what is wrong with one, and which may
-have been meant."""
+"""Read and check files that the user names; ``-`` is standard input.
+
+Errors name the file, and suggest another if the user probably meant that one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devicemanager.cli.options import CommandError
 
@@ -24,53 +26,81 @@ _CHECKPOINTS = ("kubelet_internal_checkpoint", "device-plugins/kubelet_internal_
 
 
 def directory(text: str) -> str:
-    """An argument's type: the empty text would stand for the current directory."""
-    if not text:
-        raise argparse.ArgumentTypeError("a directory is expected, not an empty text")
-    return text
+    """Parse the name of a directory; an empty text would mean the current directory."""
+    return filled(text, "a directory")
 
 
 def file_name(text: str) -> str:
-    """An argument's type: the empty text is what a shell makes of a variable that is not set."""
+    """Parse the name of a file."""
+    return filled(text, "a file")
+
+
+def filled(text: str, expected: str) -> str:
+    """Reject an empty text, which is what a shell passes for a variable that is not set."""
     if not text:
-        raise argparse.ArgumentTypeError("a file is expected, not an empty text")
+        raise argparse.ArgumentTypeError(f"expected {expected}, not an empty text")
+    # Python reports it as a ValueError without the name, wherever the path is used.
+    if "\0" in text:
+        raise argparse.ArgumentTypeError(f"expected {expected}, not a text with a null character")
     return text
 
 
+def add_file(
+    parser: argparse._ActionsContainer, name: str, help_: str, metavar: str = "FILE", **options: Any
+) -> None:
+    """Add an argument or an option with a file name."""
+    parser.add_argument(name, metavar=metavar, type=file_name, help=help_, **options)
+
+
+def add_directory(
+    parser: argparse._ActionsContainer, name: str, help_: str, **options: Any
+) -> None:
+    """Add an option with a directory."""
+    parser.add_argument(name, metavar="DIR", type=directory, help=help_, **options)
+
+
 def add_socket(parser: argparse.ArgumentParser) -> None:
-    """``--socket`` for a PodResources socket."""
-    # The client's own default, without loading the client.
+    """Add ``--socket`` for a PodResources socket."""
+    # The default of the client, repeated here because loading the client is slow.
     parser.add_argument(
         "--socket",
         default="/var/lib/kubelet/pod-resources/kubelet.sock",
         metavar="PATH",
         type=file_name,
-        help="the PodResources socket (default: %(default)s)",
+        help="PodResources socket of the kubelet (default: %(default)s)",
     )
 
 
 def check_socket(text: str) -> None:
-    """Raises CommandError for a path that exists and is no socket; the client reports the rest."""
+    """Raise CommandError for a path that exists and is not a PodResources socket.
+
+    The client reports everything else, such as a path that does not exist.
+    """
+    # Users also copy the gRPC form of the address, unix:PATH.
     path = Path(text.removeprefix("unix:"))
     mode = _mode(path)
     if stat.S_ISDIR(mode):
         raise CommandError(f"{text} is a directory{_meant(path, _SOCKETS, stat.S_ISSOCK)}")
+    # The most frequent mistake: both sockets are called kubelet.sock.
     other = path.parent.parent / _SOCKETS[1]
     if path.parts[-2:] == _REGISTRATION and stat.S_ISSOCK(_mode(other)):
-        raise CommandError(f"{text} is where plugins register; did you mean {other}?")
+        raise CommandError(f"{text} is the plugin registration socket; did you mean {other}?")
     if mode and not stat.S_ISSOCK(mode):
-        raise CommandError(f"{text} is not a socket: the kubelet's is pod-resources/kubelet.sock")
+        raise CommandError(f"{text} is not a socket: use the kubelet's pod-resources/kubelet.sock")
 
 
 def check_one_standard_input(files: Iterable[str | None]) -> None:
-    """Raises CommandError if more than one of the files is ``-``: it can be read once."""
+    """Raise CommandError if more than one file is ``-``: it can be read only once."""
     if sum(file == STANDARD_INPUT for file in files) > 1:
-        raise CommandError("standard input, -, is given more than once: it can be read once")
+        raise CommandError("- (standard input) is given more than once: it can be read only once")
 
 
 def write_new(text: str, data: bytes) -> None:
-    """Make a file, which its owner alone may read. Raises CommandError if there is one, and
-    OSError; what was written by then is gone."""
+    """Create a file that only its owner can read. Raises CommandError if it exists, and OSError.
+
+    After an error, the incomplete file is removed.
+    """
+    # O_EXCL: no other process can place a link between a check and the creation.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(text, flags, 0o600)
@@ -79,6 +109,7 @@ def write_new(text: str, data: bytes) -> None:
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
+    # BaseException, because Ctrl-C must not leave half a file, either.
     except BaseException as error:
         Path(text).unlink(missing_ok=True)
         if isinstance(error, OSError):
@@ -87,15 +118,17 @@ def write_new(text: str, data: bytes) -> None:
 
 
 def exists(text: str) -> str:
-    """Why a new file cannot have this name."""
-    return f"{text} exists: name another file"
+    """Return the error text for a new file that exists."""
+    return f"{text} exists: use another file name"
 
 
 def read_standard_input(limit: int) -> bytes:
-    """All of it. Raises CommandError if it is closed or has more than ``limit`` bytes."""
+    """Read standard input. Raises CommandError if it is closed or exceeds ``limit`` bytes."""
     if sys.stdin is None:
         raise CommandError("standard input is closed")
+    # A program that calls `main` can replace standard input by a text stream.
     binary = getattr(sys.stdin, "buffer", None)
+    # One byte more than allowed is enough to know that there is too much.
     data: bytes = sys.stdin.read().encode() if binary is None else binary.read(limit + 1)
     if len(data) > limit:
         raise CommandError(f"standard input has more than {limit} bytes")
@@ -103,15 +136,18 @@ def read_standard_input(limit: int) -> bytes:
 
 
 def given_contents(files: Iterable[str], limit: int) -> dict[str, bytes]:
-    """What standard input has, by its name ``-``, if that is among the files. Raises
-    CommandError."""
+    """Return the contents of standard input by its name ``-``; empty if no file is ``-``.
+
+    Raises CommandError.
+    """
+    # Read before the files are: a pipe can be read only once, and may be named in a list.
     names = list(files)
     check_one_standard_input(names)
     return {STANDARD_INPUT: read_standard_input(limit)} if STANDARD_INPUT in names else {}
 
 
 def read_file(text: str, limit: int) -> bytes:
-    """A file of at most ``limit`` bytes, or standard input. Raises CommandError and OSError."""
+    """Read a file of at most ``limit`` bytes. Raises CommandError and OSError."""
     from devicemanager.io.safe_read import FileRejected, read_regular
 
     if text == STANDARD_INPUT:
@@ -119,27 +155,27 @@ def read_file(text: str, limit: int) -> bytes:
     try:
         return read_regular(text, limit)
     except FileRejected as error:
-        raise CommandError(f"{text}: it is {error}") from None
+        raise CommandError(f"{text} is {error}") from None
 
 
 def load_checkpoint(text: str) -> Checkpoint:
-    """A checkpoint that a kubelet would load. Raises CommandError.
+    """Load a checkpoint as a kubelet does. Raises CommandError.
 
-    The errors' own advice is for who wants to start a kubelet.
+    The advice in the errors of ``checkpoint`` is about starting a kubelet, so it is left out.
     """
     import checkpoint
 
     try:
         return checkpoint.loads(read_checkpoint(text), source=text)
     except checkpoint.ChecksumMismatch as error:
-        advice = "`devicemanager checkpoint show` shows what it holds"
+        advice = "use `devicemanager checkpoint show` to see its content"
         raise CommandError(f"{text}: {error.problem}; {advice}") from error
     except checkpoint.CheckpointCorrupt as error:
         raise CommandError(f"{text}: {error.problem}") from error
 
 
 def read_checkpoint(text: str) -> bytes:
-    """A checkpoint's contents, whatever they are. Raises CommandError."""
+    """Read a file as bytes, without checks. Raises CommandError."""
     import checkpoint
 
     if text == STANDARD_INPUT:
@@ -155,7 +191,7 @@ def read_checkpoint(text: str) -> bytes:
 
 
 def _mode(path: Path) -> int:
-    """What kind of file it is; 0 if there is none, or none to be seen."""
+    """Return the mode of a file; 0 if it does not exist or cannot be seen."""
     try:
         return path.stat().st_mode
     except (OSError, ValueError):
@@ -167,5 +203,5 @@ def _meant(path: Path, names: tuple[str, ...], is_one: Callable[[int], bool]) ->
         if is_one(_mode(path / name)):
             return f"; did you mean {path / name}?"
     if not os.access(path, os.X_OK):
-        return ", and you may not look into it"
-    return f", and there is no {names[0]} in it"
+        return ", and you are not allowed to read it"
+    return f", and it does not contain {names[0]}"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import (
-    control_option,
-    files,
-    join_demo,
     join_options,
     live,
+    server_options,
     settings_options,
 )
+from devicemanager.cli.files import add_directory
 from devicemanager.cli.options import CommandError, add_format, command
 
 if TYPE_CHECKING:
@@ -38,6 +38,14 @@ _REPORT = 10.0
 _DEMO_REPORT = 1.0
 """Seconds between progress lines."""
 
+# What --demo creates.
+_DEMO_RESOURCE = "vendor.com/gpu"
+_DEMO_DEVICES = f"{_DEMO_RESOURCE}=8"
+_DEMO_NODES = 10
+_DEMO_JOB_DURATION = "2s±1"
+_DEMO_PODS = 40
+_DEMO_PARALLEL_PODS = 20
+
 
 def add(subparsers: Subparsers) -> None:
     """Add the subcommand."""
@@ -56,19 +64,17 @@ def add(subparsers: Subparsers) -> None:
     join_options.add_containers(parser)
     join_options.add_sharing(parser)
     join_options.add_http(parser)
-    control_option.add_control(parser)
-    parser.add_argument(
+    server_options.add_control(parser)
+    add_directory(
+        parser,
         "--root",
-        metavar="DIR",
-        type=files.directory,
-        help="directory for full nodes and the socket of the control API (default: a temporary "
+        "directory for full nodes and the socket of the control API (default: a temporary "
         "one under /tmp, removed at exit)",
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
     live.add_live(parser)
-    settings_options.add_topology(parser)
-    settings_options.add_admission(parser)
+    settings_options.add_settings(parser, "topology", "version", "admission")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -78,7 +84,8 @@ def _run(args: argparse.Namespace) -> int:
         failures: list[OSError] = []
         display = live.display_until(args, signals, failures, stack)
         try:
-            server = stack.enter_context(join_demo.demo(args, display.log))
+            # Before the flags are read, because --demo sets some of them.
+            server = stack.enter_context(_demo(args, display.log))
             with contextlib.suppress(Stopped):
                 _join(args, display, signals, stack, server)
         finally:
@@ -103,7 +110,8 @@ def _join(
     specs = join_options.node_specs(args)
     join_options.check_sharing(args)
     join_options.check_http(args)
-    control_option.check_control(args)
+    # All flags are checked before the first request to the cluster.
+    server_options.check_control(args)
     # An exec plugin of the kubeconfig can take minutes.
     with signals.interruptible():
         cluster = Cluster.connect(
@@ -113,20 +121,22 @@ def _join(
             lease_duration=args.lease_duration,
             warn=lambda text: log.warn("cluster", text),
         )
-    # First of all exits, so last to run: servers that show the nodes stop before the nodes leave.
+    # Registered first, so it runs last: servers that show the nodes stop before the nodes leave.
     stack.callback(cluster.close, args.leave)
     if (server := join_options.http_server(args, cluster)) is not None:
         stack.enter_context(server)
         log.say("http", f"HTTP of the nodes: {server.address}", address=server.address)
     if args.control is not None:
-        control = control_option.nodes_control_server(args, cluster, _directory(args, stack))
+        control = server_options.nodes_control_server(args, cluster, _directory(args, stack))
         stack.enter_context(control)
-        control_option.tell(control, log)
+        server_options.report_control(control, log)
     display.show(lambda: _view(cluster))
+    # Not time.time: the clock of the machine can be set during the wait.
     began = time.monotonic()
     with signals.interruptible(), display.waiting(f"for {len(specs.names)} nodes to join"):
         _start(args, cluster, specs, log)
     seconds = time.monotonic() - began
+    # Not the requested number: with --shard, other processes run the rest.
     count = len(cluster.nodes)
     if args.shards is None:
         text = f"{count} nodes joined in {seconds:.1f} s"
@@ -135,7 +145,7 @@ def _join(
         text = f"acquiring shards of {len(specs.names)} nodes; the nodes of each shard then join"
         log.say("sharing", text, shards=args.shards)
     if demo_server is not None:
-        join_demo.submit_job(demo_server, log)
+        _submit_job(demo_server, log)
     log.say("ready", "ready; press Ctrl-C to leave")
     _follow(cluster, log, signals, _REPORT if demo_server is None else _DEMO_REPORT)
 
@@ -197,3 +207,58 @@ def _report(cluster: Cluster) -> tuple[str, dict[str, int]]:
     pods = ", ".join(f"{number} {phase.lower()}" for phase, number in count.items() if number)
     fields = {"nodes": len(cluster.nodes), **{k.lower(): v for k, v in count.items()}}
     return f"{len(cluster.nodes)} nodes; pods: {pods or 'none'}", fields
+
+
+# -- demo --------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _demo(args: argparse.Namespace, log: KubeletLog) -> Iterator[FakeApiServer | None]:
+    """Run the fake API server and set the flags that --demo implies; None without --demo."""
+    if not args.demo:
+        yield None
+        return
+    # Imported here because only --demo needs them.
+    from devicemanager.cluster.fake_apiserver import Controllers, FakeApiServer
+
+    _set_flags(args)
+    with (
+        tempfile.TemporaryDirectory(prefix="devicemanager-demo-") as directory,
+        FakeApiServer() as server,
+        Controllers(server),
+    ):
+        args.kubeconfig = str(server.kubeconfig(Path(directory) / "kubeconfig"))
+        log.say("demo", f"demo: fake API server at {server.url}", url=server.url)
+        yield server
+
+
+def _set_flags(args: argparse.Namespace) -> None:
+    for name in ("kubeconfig", "context"):
+        if getattr(args, name) is not None:
+            raise CommandError(f"--demo has its own cluster: remove --{name}")
+    if not args.simulate:
+        args.simulate = [settings_options.device_option(_DEMO_DEVICES)]
+    # 1 is the default, so an explicit 1 cannot be told apart; ten nodes show more.
+    if args.nodes == 1:
+        args.nodes = _DEMO_NODES
+    if args.job_duration is None:
+        args.job_duration = join_options.duration(_DEMO_JOB_DURATION)
+
+
+def _submit_job(server: FakeApiServer, log: KubeletLog) -> None:
+    """Create a Job whose pods request a GPU each."""
+    container = {
+        "name": "train",
+        "image": "example.com/train",
+        "resources": {"limits": {_DEMO_RESOURCE: "1"}},
+    }
+    template = {
+        "spec": {
+            "containers": [container],
+            "restartPolicy": "Never",
+            "tolerations": [{"operator": "Exists"}],
+        }
+    }
+    spec = {"completions": _DEMO_PODS, "parallelism": _DEMO_PARALLEL_PODS, "template": template}
+    server.create("jobs", {"metadata": {"name": "train"}, "spec": spec})
+    log.say("demo", f"demo: created a Job of {_DEMO_PODS} pods with one GPU each")

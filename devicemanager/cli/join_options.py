@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import settings_options
-from devicemanager.cli.device_option import EXAMPLES, FORM, OnePerResource, device_option
-from devicemanager.cli.options import CommandError, rejected_server
+from devicemanager.cli.files import add_file, file_name
+from devicemanager.cli.options import CommandError, add_repeated, rejected_server
 
 if TYPE_CHECKING:
     from devicemanager.cluster.cluster import Cluster
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.telemetry import NodeInfo
     from devicemanager.observe.web.nodes import NodesServer
 
+# The effects of Kubernetes; the API server would reject others only after some nodes exist.
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # 40 characters leave room for the number and for names of mirror pods.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -35,10 +36,10 @@ _VALUE = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?")
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Add the flags for the cluster and the credentials."""
     group = parser.add_argument_group("cluster")
-    group.add_argument(
+    add_file(
+        group,
         "--kubeconfig",
-        metavar="FILE",
-        help="kubeconfig of the cluster (default: KUBECONFIG, ~/.kube/config or the pod's "
+        "kubeconfig of the cluster (default: KUBECONFIG, ~/.kube/config or the pod's "
         "service account)",
     )
     group.add_argument("--context", metavar="NAME", help="context in the kubeconfig")
@@ -85,11 +86,12 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--simulate",
-        metavar=FORM,
-        type=device_option,
-        action=OnePerResource,
+        metavar=settings_options.DEVICES_FORM,
+        type=settings_options.device_option,
+        action=settings_options.OnePerResource,
         default=[],
-        help=f"simulated devices of each in-memory node: {EXAMPLES}; can be repeated",
+        help=f"simulated devices of each in-memory node: "
+        f"{settings_options.DEVICES_EXAMPLES}; can be repeated",
     )
     group.add_argument(
         "--full",
@@ -99,21 +101,13 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         help="run the first N nodes as mock kubelets with sockets in ROOT/node-0 and so on, for "
         "real plugins",
     )
-    group.add_argument(
-        "--label",
-        type=_label,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="label of the nodes; can be repeated",
-    )
-    group.add_argument(
+    add_repeated(group, "--label", "KEY=VALUE", "label of the nodes", type=_label)
+    add_repeated(
+        group,
         "--taint",
+        "KEY=VALUE:EFFECT",
+        "taint of the nodes, in addition to devicemanager.io/virtual",
         type=_taint,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE:EFFECT",
-        help="taint of the nodes, in addition to devicemanager.io/virtual; can be repeated",
     )
     group.add_argument(
         "--no-taint", action="store_true", help="do not add the devicemanager.io/virtual taint"
@@ -190,6 +184,7 @@ def add_http(parser: argparse.ArgumentParser) -> None:
         "--http-certificate",
         nargs=2,
         metavar=("CERTIFICATE", "KEY"),
+        type=file_name,
         help="serve HTTPS with these PEM files; the API server requires it for `kubectl logs`",
     )
 
@@ -198,6 +193,7 @@ def check_http(args: argparse.Namespace) -> None:
     """Raise CommandError for HTTP flags without effect."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
         raise CommandError("--http-allow-remote and --http-certificate require --http")
+    # Port 0 would be chosen by the system after the nodes have announced it.
     if args.http_certificate and not _port(args.http):
         raise CommandError(
             f"invalid --http {args.http}: --http-certificate requires a port number, which the "
@@ -256,6 +252,7 @@ def check_sharing(args: argparse.Namespace) -> None:
     """Raise CommandError for flags that exclude each other."""
     if args.shard is not None and args.shards is not None:
         raise CommandError("--shard and --shards exclude each other: use one of them")
+    # Another process takes over a shard with the state in its directories.
     if args.full and args.root is None and args.shards is not None:
         raise CommandError("--full with --shards requires a --root that all processes can reach")
 
@@ -271,6 +268,7 @@ def node_specs(args: argparse.Namespace) -> NodeSpecs:
     from devicemanager.cluster.node_specs import NodeSpecs
     from devicemanager.kubelet.inmemory.devices import numbered
 
+    # IDs are numbered per node: every node has gpu-0, as real nodes do.
     simulate = {
         option.resource: tuple(numbered(option.resource, option.nodes).values())
         for option in args.simulate

@@ -1,4 +1,4 @@
-"""What ``devicemanager run`` prints: a line an event, as text or as JSON."""
+"""Output of ``devicemanager run`` and ``join``: one line per event, as text or JSON."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _write(text: str) -> None:
 
 
 class KubeletLog:
-    """Prints from any thread, what belongs together in one piece."""
+    """Prints events. Thread-safe; the lines of one event are written in one piece."""
 
     def __init__(self, as_json: bool, write: Callable[[str], None] = _write) -> None:
         self._as_json = as_json
         self._write = write
 
     def event(self, event: Event) -> None:
-        """One event of the kubelet's stream."""
+        """Print an event of the kubelet."""
         record = {
             "kind": event.kind.value,
             "message": event.message,
@@ -44,16 +44,16 @@ class KubeletLog:
         self._print(event.time, record, [f"{mark}{event.kind.value}: {event.message}"])
 
     def say(self, kind: str, text: str, **facts: object) -> None:
-        """Something of the command's own."""
+        """Print a message of the command."""
         self._print(time.time(), {"kind": kind, "message": text, **facts}, [text])
 
     def warn(self, kind: str, text: str) -> None:
-        """Trouble that the command itself noticed, in the form of an event."""
+        """Print a warning of the command, in the form of an event."""
         record = {"kind": kind, "message": text, "warning": True}
         self._print(time.time(), record, [f"warning: {kind}: {text}"])
 
     def admission(self, pod: Pod, admission: Admission) -> None:
-        """What became of a pod, container by container."""
+        """Print the result of an admission, by container."""
         from devicemanager.kubelet.pods.data import (
             container_data,
             explanation_data,
@@ -72,11 +72,12 @@ class KubeletLog:
                 container: container_data(given)
                 for container, given in admission.containers.items()
             },
+            # Always present: readers of JSON need not test for the field.
             "explanation": None,
         }
         lines = []
         if not admission.admitted:
-            # The rejection itself is an event, and so is printed already.
+            # Only the explanation: the rejection itself is an event and printed already.
             record["explanation"] = explanation_data(admission)
             lines += [f"    {line}" for line in explanation_lines(admission)]
         for container, given in admission.containers.items() if admission.admitted else ():
@@ -85,11 +86,12 @@ class KubeletLog:
         self._print(time.time(), record, lines)
 
     def dropped(self, count: int) -> str:
-        """The line that replaces so many lost lines, which were not read in time."""
+        """Return the line that replaces ``count`` lines, which were not read in time."""
         text = f"{count} lines are missing here: standard output was not read in time"
         record = {"kind": "output-dropped", "message": text, "warning": True, "dropped": count}
         return self._rendered(time.time(), record, [f"warning: output-dropped: {text}"])
 
+    # One write per event, because threads print at the same time.
     def _print(self, when: float, record: Mapping[str, object], lines: list[str]) -> None:
         if text := self._rendered(when, record, lines):
             self._write(text)
@@ -97,9 +99,11 @@ class KubeletLog:
     def _rendered(self, when: float, record: Mapping[str, object], lines: list[str]) -> str:
         if self._as_json:
             whole = {"schema": _SCHEMA, "time": round(when, 3), **record}
+            # default=str: details of events contain paths and resource names of their types.
             return json.dumps(whole, default=str) + "\n"
         clock = time.strftime("%H:%M:%S", time.localtime(when))
         stamp = f"{clock}.{int(when % 1 * 1000):03}"
+        # Every line has the time, so that lines can be filtered with grep.
         return "".join(f"{stamp} {clean(line)}\n" for line in lines)
 
 
@@ -107,12 +111,12 @@ def _devices_text(given: ContainerOutcome) -> str:
     from devicemanager.kubelet.pods.data import sorted_devices
 
     parts = [f"{resource} {','.join(ids)}" for resource, ids in sorted_devices(given).items()]
-    parts += [f"claim {name} {','.join(held)}" for name, held in sorted(given.claims.items())]
+    parts += [f"claim {name} {','.join(ids)}" for name, ids in sorted(given.claims.items())]
     return "; ".join(parts) or "no devices"
 
 
 def _settings(given: ContainerOutcome) -> list[str]:
-    """What the container gets, or why that cannot be said."""
+    """Return the settings of a container, or why they cannot be read."""
     from devicemanager.kubelet.wire.errors import WireError
 
     try:

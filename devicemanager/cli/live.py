@@ -1,4 +1,9 @@
-"""How a command shows what happens: as lines, or as a live view of its terminal."""
+"""Output of commands that run until a signal: lines, or a live view on the terminal.
+
+A command writes to the ``log`` of its ``Display`` only. During a live view, ``_LiveLog`` passes
+the lines to the view; before and after, it prints them. Its lock makes sure that each line is
+shown in one of the two places when the view starts or ends.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +28,25 @@ if TYPE_CHECKING:
 __all__ = ["Display", "LiveDisplay", "add_live", "display", "display_until", "live_view"]
 
 _LEFT_BEHIND = 10
-"""So many lines of what the view showed are printed when it has ended."""
+"""Number of lines of the view that are printed again when it ends."""
 _LONG = 2.0
-"""Seconds after which a wait is worth a line."""
+"""Seconds after which a wait is reported."""
 
 Failed = Callable[[OSError], None]
-"""Told once that standard output cannot be written any more."""
+"""Called once when standard output can no longer be written."""
 
 
 def add_live(parser: argparse.ArgumentParser) -> None:
-    """``--plain`` and ``--no-color``."""
+    """Add ``--plain`` and ``--no-color``."""
     parser.add_argument(
-        "--plain", action="store_true", help="lines instead of the live view, on a terminal too"
+        "--plain",
+        action="store_true",
+        help="print lines instead of the live view, also on a terminal",
     )
     parser.add_argument(
         "--no-color",
         action="store_true",
-        help="no colours, as with the variable NO_COLOR; states differ by their shape as well",
+        help="do not use colors, as with the variable NO_COLOR; states also differ by shape",
     )
 
 
@@ -50,7 +57,7 @@ def live_view(
     lines: LogLines | None = None,
     about: Sequence[str] = (),
 ) -> LiveView:
-    """A view on the terminal of the command; not started."""
+    """Return a live view on the terminal; it is not started."""
     from devicemanager.observe.terminal.live import LiveView, glyphs_for
     from devicemanager.observe.terminal.session import standard_terminal
 
@@ -66,18 +73,19 @@ def live_view(
 
 
 class Display:
-    """Shows what happens as lines."""
+    """Prints lines."""
 
     def __init__(self, log: KubeletLog) -> None:
         self.log = log
 
     def show(self, look: Callable[[], Callable[[], View]]) -> None:
-        """From now on pictures may be shown: ``look`` gives what makes them."""
+        """Start the live view, if any. ``look`` returns the function that creates pictures."""
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """What takes its time inside is told, if it takes long."""
+        """Report the wait inside if it takes long."""
         timer = threading.Timer(_LONG, lambda: self.log.say("waiting", f"waiting {what}"))
+        # A pending timer must not delay the exit.
         timer.daemon = True
         timer.start()
         try:
@@ -86,23 +94,24 @@ class Display:
             timer.cancel()
 
     def close(self) -> None:
-        """Whatever comes now is printed as lines."""
+        """End the live view; later messages are printed as lines."""
 
 
 class _LiveLog(KubeletLog):
-    """Prints lines, but for those that come while a view shows them."""
+    """Prints lines, or adds them to the live view while it is shown."""
 
     def __init__(self, lines: LogLines, write: Callable[[str], None]) -> None:
         super().__init__(False, write)
         self.lines = lines
         self.about: list[str] = []
-        """What was said before anything was shown: where the kubelet serves."""
-        # Guards the fields below, so that every line is in one of the two.
+        """Messages before the view started, such as the paths of the sockets."""
+        # Guards the fields below: each line is printed or shown, never both or neither.
         self._turn = threading.Lock()
         self._showing = False
         self._before = 0
 
     def say(self, kind: str, text: str, **facts: object) -> None:
+        # The view shows these lines again, because it hides what was printed before.
         if not self._showing:
             self.about.append(text)
         super().say(kind, text, **facts)
@@ -113,7 +122,7 @@ class _LiveLog(KubeletLog):
             self._before = self.lines.count
 
     def end_showing(self) -> None:
-        """Prints the last of what has been shown, since nobody can see that any more."""
+        """Print the last lines of the view, which are no longer visible."""
         with self._turn:
             if self._showing:
                 shown = min(self.lines.count - self._before, _LEFT_BEHIND)
@@ -163,12 +172,15 @@ class LiveDisplay(Display):
 
         log = self._live_log
         view = live_view(self._args, look(), self._ended, log.lines, log.about)
+        # Earlier lines must be on the screen before the view takes it over.
         self._output.drain()
         self._view = view
         self._stack.callback(view.close)
         self._stack.enter_context(TerminalSignals(view))
-        # At the very signal: the one after it may end the process at once.
+        # In the handler itself: a second signal can end the process without restoring the
+        # terminal.
         self._signals.first = view.end
+        # Before the start: a line between the two would be printed into the view.
         self._live_log.begin_showing()
         try:
             view.start()
@@ -194,13 +206,15 @@ class LiveDisplay(Display):
         self._live_log.end_showing()
 
     def _ended(self, error: BaseException | None) -> None:
+        # The thread of the view ends here; the main thread stops the command.
         if error is None:
             self._quit()
         elif isinstance(error, OSError):
             self._failed(error)
         else:
             self._live_log.end_showing()
-            self._live_log.warn("view", f"the live view failed: {error!r} (a bug); lines go on")
+            text = f"live view failed: {error!r} (a bug); continuing with plain output"
+            self._live_log.warn("view", text)
 
 
 def display(
@@ -210,15 +224,16 @@ def display(
     failed: Failed,
     stack: contextlib.ExitStack,
 ) -> Display:
-    """The one that the options and the terminal allow."""
+    """Return a live display if options and terminal allow one, otherwise a plain one."""
     as_json = args.output == "json"
     try:
         descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # no file, but something of the program that calls us
+    except (OSError, ValueError):  # not a file: a test or a program has replaced it
         return Display(KubeletLog(as_json))
     log: KubeletLog
     output = OutputQueue(lambda count: log.dropped(count), failed, descriptor)
     stack.callback(output.close)
+    # Imported only for a terminal: output to a file needs no terminal library.
     if not as_json and not args.plain and sys.stdout.isatty():
         from devicemanager.observe.terminal.session import is_live_terminal
 
@@ -237,13 +252,17 @@ def display_until(
     failures: list[OSError],
     stack: contextlib.ExitStack,
 ) -> Display:
-    """The display of a command that runs until a signal: who quits the view sends one, and so
-    does a terminal that goes away, which is added to ``failures``."""
+    """Return the display of a command that runs until a signal.
+
+    Quitting the view counts as Ctrl-C. An output that can no longer be written is added to
+    ``failures`` and stops the command.
+    """
 
     def failed(error: OSError) -> None:
-        # A terminal that went away is not the reason if its SIGHUP came before.
+        # After a signal, such as the SIGHUP of a closed terminal, the command stops anyway.
         if not signals.came:
             failures.append(error)
+            # Called on another thread: only the main thread can end its own wait.
             _thread.interrupt_main(signal.SIGTERM)
 
     def quit_() -> None:

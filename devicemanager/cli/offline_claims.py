@@ -20,10 +20,12 @@ from devicemanager.cli.files import given_contents
 from devicemanager.cli.options import CommandError
 from devicemanager.core.pods import Pod
 from devicemanager.core.rejection import rejected_by_allocation
+from devicemanager.io.safe_read import FileRejected, read_regular
 from devicemanager.kubelet.pods.admission import Admission
 
 _NODE = "mock"
-"""The node's name if no pool names one."""
+"""Name of the node if no pool has a node name."""
+_MAX_STATE = 64 << 20
 
 
 @attrs.frozen
@@ -59,6 +61,7 @@ class OfflineClaims:
         )
         contents = {Path(name): data for name, data in given_contents(paths, MAX_FILE).items()}
         files = read_paths(map(Path, paths), contents)
+        # All files first: a claim can refer to a class in a later file.
         objects = [each for file in files for each in file.objects]
         given = len(objects)
         if hardware is not None:
@@ -78,11 +81,13 @@ class OfflineClaims:
     def explain_pod(self, pod: Pod) -> tuple[Explanation | None, Admission | None]:
         """Allocate a pod's claims; return their explanation, and the rejection if they fail."""
         wanted = [name for name in pod.resource_claims.values() if name is not None]
+        # A pod can name a claim for several containers; it is allocated once.
         ids = tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in wanted))
         explanation = None
         try:
             explanation = self.allocator.explain(ids, self.node)
             self._new[pod.uid] = self.allocator.allocate(ids, self.node)
+        # As in the kubelet, claims that do not fit reject the pod.
         except ClaimsError as error:
             rejected = rejected_by_allocation(error)
             return explanation, Admission(pod, False, rejected.reason, rejected.message)
@@ -101,11 +106,13 @@ class OfflineClaims:
 
 def read_state(text: str) -> ClaimsState:
     """Read a state file. Raises CommandError."""
-    path = Path(text)
     try:
-        return parse_state(path.read_bytes())
+        # Not Path.read_bytes, which blocks on a pipe without a writer.
+        return parse_state(read_regular(text, _MAX_STATE))
     except OSError as error:
         raise CommandError(f"{text}: {error.strerror}") from None
+    except FileRejected as error:
+        raise CommandError(f"{text} is {error}") from None
     except StateCorrupt as error:
         raise CommandError(f"{text}: {error}") from None
 
@@ -125,6 +132,7 @@ def _node(store: ObjectStore, name: str | None) -> str:
     nodes = sorted({pool.node_name for pool in store.pools.values()} - {""})
     if name is not None:
         return name
+    # A pool belongs to one node, and allocation is per node.
     if len(nodes) > 1:
         raise CommandError(f"the pools are of several nodes, {', '.join(nodes)}: use --node")
     return nodes[0] if nodes else _NODE

@@ -1,73 +1,77 @@
-"""A node on paper: devices from flags and files, admissions without a socket."""
+"""The node of ``devicemanager explain``: devices from flags and files, kubelets in memory.
+
+Loaded when ``explain`` runs. Several sources can contribute to the same device: a checkpoint knows
+which devices are allocated, ``--allocatable`` adds NUMA nodes, ``--devices`` adds new devices.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from checkpoint import Checkpoint
-from devicemanager.cli.device_option import DeviceOption
 from devicemanager.cli.files import read_file
 from devicemanager.cli.options import CommandError
 from devicemanager.core.api.deviceplugin import UNHEALTHY
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device, Nodes
 from devicemanager.core.ids import DeviceId, ResourceName
-from devicemanager.core.pods import Pod
 from devicemanager.kubelet.inmemory.devices import numbered
 from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
-from devicemanager.kubelet.pods.admission import Admission
 from devicemanager.kubelet.settings import Settings
 
 _MAX_ALLOCATABLE = 64 << 20
 
 Inventory = dict[ResourceName, dict[DeviceId, Device]]
-"""Every resource's devices by id."""
+"""Devices by resource and ID."""
 
 
-class OfflineNode:
-    """A light node to ask about admissions."""
+class OfflineNode(NamedTuple):
+    """A node before the pods of the command line are admitted."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        inventory: Inventory,
-        saved: Checkpoint | None = None,
-        names: Mapping[str, str] | None = None,
-    ) -> None:
-        """``saved`` holds what pods have already, ``names`` what they are called by UID. Raises
-        TopologyConfigError."""
-        devices = {str(resource): tuple(each.values()) for resource, each in inventory.items()}
-        self._kubelet = InMemoryKubelet(settings, devices, saved=saved, names=names)
+    inventory: Inventory
+    settings: Settings
+    saved: Checkpoint | None = None
+    """Devices that are allocated already."""
+    names: Mapping[str, str] = {}
+    """Names of pods, by UID."""
+    notes: tuple[str, ...] = ()
+    """Facts that limit the explanation."""
 
-    def admit(self, pod: Pod) -> Admission:
-        """Admit a pod after all the others. Raises RequestError for one that is there."""
-        return self._kubelet.admit(pod, start=False)
+    def kubelet(self) -> InMemoryKubelet:
+        """Return a new kubelet with this state. Raises TopologyConfigError."""
+        devices = {str(name): tuple(each.values()) for name, each in self.inventory.items()}
+        return InMemoryKubelet(self.settings, devices, saved=self.saved, names=self.names)
 
 
-# -- where devices come from ---------------------------------------------------------------
+# -- devices -----------------------------------------------------------------------------
 
 
 def add_checkpoint(inventory: Inventory, saved: Checkpoint) -> None:
-    """The devices a checkpoint names: registered ones are healthy, held ones that are not
-    registered unhealthy. NUMA nodes are known of held devices only."""
-    held = _held_nodes(saved)
+    """Add the devices of a checkpoint.
+
+    Registered devices are healthy; a checkpoint lists no others. Devices that are allocated and
+    not registered are therefore unhealthy. NUMA nodes are known only for allocated devices.
+    """
+    allocated = _allocated(saved)
     for name, registered in (saved.registered_devices or {}).items():
         resource = ResourceName(name)
         healthy = set(map(DeviceId, registered or ()))
-        nodes = held.get(resource, {})
+        nodes = allocated.get(resource, {})
         devices = inventory.setdefault(resource, {})
         for id_ in sorted(healthy | nodes.keys()):
-            known = Device(id_, numa=nodes.get(id_))
-            devices[id_] = known if id_ in healthy else attrs.evolve(known, health=UNHEALTHY)
+            device = Device(id_, numa=nodes.get(id_))
+            devices[id_] = device if id_ in healthy else attrs.evolve(device, health=UNHEALTHY)
 
 
-def _held_nodes(saved: Checkpoint) -> dict[ResourceName, dict[DeviceId, Nodes]]:
+def _allocated(saved: Checkpoint) -> dict[ResourceName, dict[DeviceId, Nodes]]:
     found: dict[ResourceName, dict[DeviceId, Nodes]] = {}
     for entry in saved.entries or ():
         nodes = found.setdefault(ResourceName(entry.resource_name), {})
+        # A device on several NUMA nodes is listed under each of them.
         for node, ids in (entry.device_ids or {}).items():
             for id_ in map(DeviceId, ids or ()):
                 here = () if node == WITHOUT_TOPOLOGY else (node,)
@@ -76,20 +80,22 @@ def _held_nodes(saved: Checkpoint) -> dict[ResourceName, dict[DeviceId, Nodes]]:
 
 
 def add_allocatable(inventory: Inventory, path: str) -> None:
-    """The healthy devices and NUMA nodes of ``devicemanager resources -o json``.
+    """Add the devices, with NUMA nodes, in the output of ``devicemanager resources -o json``.
 
-    Raises CommandError for a file that is something else.
+    Raises CommandError.
     """
     try:
         rows = list(_rows(json.loads(read_file(path, _MAX_ALLOCATABLE))))
+    # Any other shape fails somewhere in `_rows`; where does not help the user.
     except (ValueError, LookupError, TypeError, AttributeError):
         raise CommandError(
-            f"{path}: this is not what `devicemanager resources -o json` prints"
+            f"invalid file {path}: expected the output of `devicemanager resources -o json`"
         ) from None
     for resource, id_, nodes in rows:
         devices = inventory.setdefault(resource, {})
-        known = devices.get(id_)
-        both = {*nodes, *((known and known.numa) or ())}
+        before = devices.get(id_)
+        # The NUMA nodes of a checkpoint stay; a device that is listed here is healthy.
+        both = {*nodes, *((before and before.numa) or ())}
         devices[id_] = Device(id_, numa=tuple(sorted(both)) or None)
 
 
@@ -100,26 +106,29 @@ def _rows(content: Any) -> Iterator[tuple[ResourceName, DeviceId, list[int]]]:
             yield ResourceName(str(entry["resource_name"])), DeviceId(str(id_)), nodes
 
 
-def add_option(inventory: Inventory, option: DeviceOption) -> None:
-    """The devices of one ``--devices``: ``gpu-0``, ``gpu-1`` for ``vendor.com/gpu``, or
-    what follows if there are such already."""
-    resource = ResourceName(option.resource)
-    devices = inventory.setdefault(resource, {})
-    devices.update(numbered(resource, option.nodes, len(devices)))
+def apply_flags(inventory: Inventory, args: argparse.Namespace) -> None:
+    """Apply --devices and --unhealthy. Raises CommandError for an unknown device."""
+    for option in args.devices:
+        resource = ResourceName(option.resource)
+        devices = inventory.setdefault(resource, {})
+        # gpu-0, gpu-1 and so on for vendor.com/gpu; numbers continue after existing devices.
+        devices.update(numbered(resource, option.nodes, len(devices)))
+    for name, ids in args.unhealthy:
+        _make_unhealthy(inventory, name, ids)
 
 
-def make_unhealthy(inventory: Inventory, resource: str, ids: Iterable[str]) -> None:
-    """Raises CommandError for a device that is not there."""
+def _make_unhealthy(inventory: Inventory, resource: str, ids: Iterable[str]) -> None:
     devices = inventory.get(ResourceName(resource), {})
     for id_ in map(DeviceId, ids):
         if id_ not in devices:
-            there = ", ".join(sorted(devices)) or "none"
-            raise CommandError(f"{resource} has no device {id_}; there are: {there}")
+            choices = ", ".join(sorted(devices))
+            advice = f"use one of {choices}" if choices else f"{resource} has no devices"
+            raise CommandError(f"--unhealthy: unknown device {id_} of {resource}: {advice}")
         devices[id_] = attrs.evolve(devices[id_], health=UNHEALTHY)
 
 
-def nodes_of(inventory: Mapping[ResourceName, Mapping[DeviceId, Device]]) -> set[int]:
-    """Every NUMA node that a device names."""
+def nodes_of(inventory: Inventory) -> set[int]:
+    """Return the NUMA nodes of all devices."""
     return {
         node
         for devices in inventory.values()
@@ -129,7 +138,7 @@ def nodes_of(inventory: Mapping[ResourceName, Mapping[DeviceId, Device]]) -> set
 
 
 def without_nodes(inventory: Inventory) -> dict[ResourceName, int]:
-    """How many devices of each resource have no NUMA node that is known."""
+    """Return the number of devices without a known NUMA node, for resources that have any."""
     counts = {
         resource: sum(not device.numa for device in devices.values())
         for resource, devices in inventory.items()

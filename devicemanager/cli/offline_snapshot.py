@@ -1,9 +1,13 @@
-"""A node on paper as a snapshot shows it: devices, who holds them, NUMA nodes, CPUs, memory and
-the kubelet's policy, with changes that somebody wants to try."""
+"""The node of ``devicemanager explain --snapshot``, optionally with changes to try.
+
+A snapshot can be incomplete. Allocations come from the checkpoint, or from PodResources if the
+checkpoint is missing or damaged. NUMA nodes come from the machine, or from the devices if those
+have nodes that the machine does not have. CPUs and memory are used if the kubelet allocates them
+exclusively (policy ``static``) and its state files can be read. Notes say what is missing.
+"""
 
 from __future__ import annotations
 
-import argparse
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -13,13 +17,17 @@ import attrs
 import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.cli.offline_node import Inventory, add_checkpoint, nodes_of
-from devicemanager.cli.offline_providers import cpu_provider, memory_provider
 from devicemanager.cli.options import CommandError
+from devicemanager.core import bitset
 from devicemanager.core.api.deviceplugin import UNHEALTHY
 from devicemanager.core.devices import WITHOUT_TOPOLOGY, Device
-from devicemanager.core.ids import DeviceId, ResourceName
+from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.providers.cpu import CpuProvider
+from devicemanager.core.providers.memory import MemoryProvider, PodMemory
+from devicemanager.core.providers.provider import MemoryBlock
 from devicemanager.core.topology import NumaTopology
 from devicemanager.core.topology.numa import MAX_NODE_ID
+from devicemanager.kubelet.host.numa import NumaError, id_list
 from devicemanager.snapshot import SnapshotError
 from devicemanager.snapshot.kubeletconfig import Alignment
 from devicemanager.snapshot.node import Node
@@ -37,61 +45,49 @@ if TYPE_CHECKING:
     from devicemanager.cli.settings_options import Machine
     from devicemanager.core.providers.provider import HintProvider
 
-__all__ = ["SnapshotNode", "what_if"]
-
-POLICY, SCOPE = "policy", "scope"
-
-
-def what_if(text: str) -> tuple[str, str]:
-    """An argument's type: ``policy=restricted``, ``scope=pod`` or a policy option."""
-    from devicemanager.cli.settings_options import POLICIES, SCOPES
-
-    key, equals, value = text.partition("=")
-    choices = {POLICY: POLICIES, SCOPE: SCOPES}.get(key)
-    if not equals or not value or (choices is not None and value not in choices):
-        allowed = f": choose from {', '.join(choices)}" if choices and equals else ""
-        raise argparse.ArgumentTypeError(f"{text!r} is not like policy=restricted{allowed}")
-    return key, value
-
 
 @attrs.frozen
 class SnapshotNode:
-    """What of a snapshot matters to an admission."""
+    """The parts of a snapshot that admissions depend on."""
 
     node: Node
     saved: Checkpoint
-    """What pods hold that are on the node."""
+    """Devices that are allocated to the pods of the node."""
     names: Mapping[str, str]
     aligned: Alignment
     dropped: frozenset[str] = frozenset()
-    """UIDs of pods that are left out."""
+    """UIDs of pods that do not count."""
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, node: Node) -> SnapshotNode:
-        """The node as it was."""
-        saved, notes = _held(node)
+        """Return the node without changes."""
+        saved, notes = _allocations(node)
         gone = frozenset(uid for uid, is_sure in node.gone.items() if is_sure)
         notes += tuple(
-            f"pod {node.title(uid)} is gone: its devices count as free, as for the kubelet"
+            f"pod {node.title(uid)} no longer exists: its devices count as free, as for the kubelet"
             if is_sure
-            else f"pod {node.title(uid)} may be gone, and its devices count as held: try "
-            f"--without-pod {uid}"
+            else f"pod {node.title(uid)} may no longer exist, but its devices count as allocated: "
+            f"to free them, use --without-pod {uid}"
             for uid, is_sure in sorted(node.gone.items())
         )
-        is_own = node.saved is not None and saved is node.saved.checkpoint
-        names = {**node.names, **({} if is_own else _own_names(saved))}
-        kept = checkpoint.without_pods(saved, gone)
-        return cls(node, kept, names, node.alignment, gone, notes)
+        names = dict(node.names)
+        if node.saved is None or saved is not node.saved.checkpoint:
+            # From PodResources, which has no UIDs: the name of a pod stands for its UID.
+            names |= {entry.pod_uid: entry.pod_uid for entry in saved.entries or ()}
+        remaining = checkpoint.without_pods(saved, gone)
+        return cls(node, remaining, names, node.alignment, gone, notes)
 
     def changed(self, what_ifs: list[tuple[str, str]], without: list[str]) -> SnapshotNode:
-        """The node with another policy, or without some pods, by name or UID. Raises
-        CommandError for a pod that is not there."""
+        """Return the node with another policy or without some pods, by name or UID.
+
+        Raises CommandError for an unknown pod.
+        """
         aligned = self.aligned
         for key, value in what_ifs:
-            if key == POLICY:
+            if key == "policy":
                 aligned = attrs.evolve(aligned, policy=value)
-            elif key == SCOPE:
+            elif key == "scope":
                 aligned = attrs.evolve(aligned, scope=value)
             else:
                 aligned = attrs.evolve(aligned, options={**aligned.options, key: value})
@@ -104,9 +100,12 @@ class SnapshotNode:
         )
 
     def _uids(self, name: str) -> frozenset[str]:
-        """The pods of that name, with or without its namespace, or of that UID."""
-        titles = {entry.pod_uid: "" for entry in self.saved.entries or ()}
-        titles |= {uid: self.names.get(uid, "") for uid in (*titles, *self._exclusive())}
+        """Return the UIDs of the pods with a name, a namespace/name or a UID."""
+        uids = [entry.pod_uid for entry in self.saved.entries or ()]
+        # Pods without devices can still have exclusive CPUs or memory.
+        for state in (self._cpus(), self._memory()):
+            uids += [] if state is None else state.assigned
+        titles = {uid: self.names.get(uid, "") for uid in uids}
         found = frozenset(
             uid
             for uid, title in titles.items()
@@ -115,49 +114,49 @@ class SnapshotNode:
         if not found:
             known = sorted(title or uid for uid, title in titles.items())
             close = difflib.get_close_matches(name, known, n=1)
-            there = ", ".join(known) or "none"
-            hint = f"did you mean {close[0]}?" if close else f"there are: {there}"
-            raise CommandError(f"--without-pod: no pod {name} holds anything; {hint}")
+            hint = f"use one of {', '.join(known)}" if known else "no pod has devices"
+            if close:
+                hint = f"did you mean {close[0]}?"
+            raise CommandError(f"--without-pod: unknown pod {name}: {hint}")
         return found
 
-    def _exclusive(self) -> Iterator[str]:
-        for state in (self._cpus(), self._memory()):
-            if state is not None:
-                yield from state.assigned
-
     def inventory(self) -> Inventory:
-        """All devices; those that are not allocatable are unhealthy, as far as that is known."""
+        """Return all devices. Those that are not allocatable are unhealthy, if that is known."""
         inventory: Inventory = {}
         add_checkpoint(inventory, self.saved)
         allocatable = self.node.snapshot.allocatable
+        # Without the list, the registered devices of the checkpoint count as healthy.
         if allocatable is None:
             return inventory
         for devices in inventory.values():
             for id_, device in devices.items():
                 devices[id_] = attrs.evolve(device, health=UNHEALTHY)
-        for (resource, id_), nodes in _offered(allocatable.devices).items():
+        for (resource, id_), nodes in _allocatable(allocatable.devices).items():
             devices = inventory.setdefault(resource, {})
             devices[id_] = Device(id_, numa=tuple(sorted(nodes)) or None)
         return inventory
 
     def machine(self, inventory: Inventory) -> Machine | None:
-        """NUMA nodes, and CPUs and memory if the kubelet hands them out; None if nothing is
-        known."""
+        """Return NUMA nodes, and CPUs and memory if the kubelet allocates them exclusively.
+
+        None if nothing is known.
+        """
         numa = self.node.snapshot.numa
         named = nodes_of(inventory)
         if numa is None or not named <= set(numa.topology.nodes):
-            # Of a kubelet whose NUMA nodes were made up, the machine's are others.
+            # A mock kubelet with simulated NUMA nodes: those of the machine do not apply.
             return None if not named else (NumaTopology.up_to(max(named)), ())
         return numa.topology, tuple(self._providers(numa.topology, numa.cpus))
 
     def _providers(
         self, topology: NumaTopology, cpus: Mapping[int, tuple[int, ...]]
     ) -> Iterator[HintProvider]:
+        # With other policies, containers share all CPUs and nothing is aligned.
         if self.aligned.cpu_policy == STATIC_CPU and cpus:
-            yield cpu_provider(topology, cpus, self.aligned, self._cpus(), self.dropped)
+            yield _cpu_provider(topology, cpus, self.aligned, self._cpus(), self.dropped)
         state = self._memory()
         if self.aligned.memory_policy == STATIC_MEMORY and state is not None:
-            yield memory_provider(topology, state, self.dropped)
+            yield _memory_provider(topology, state, self.dropped)
 
     def _cpus(self) -> CpuState | None:
         data = self.node.snapshot.cpu_state
@@ -174,24 +173,23 @@ class SnapshotNode:
             return None
 
 
-def _held(node: Node) -> tuple[Checkpoint, tuple[str, ...]]:
-    """What pods hold, from the checkpoint or else from PodResources, and what to know of it."""
+def _allocations(node: Node) -> tuple[Checkpoint, tuple[str, ...]]:
+    """Return the allocated devices, from the best source that there is, and notes about it."""
+    # The checkpoint first: it has UIDs, NUMA nodes and the responses of plugins.
     if node.saved is not None and not node.saved.problems:
         return node.saved.checkpoint, ()
     if node.snapshot.pods is not None:
-        why = "was not read" if node.saved is None else "is damaged"
-        return _from_pod_resources(node), (
-            f"the checkpoint {why}: PodResources says who holds what",
-        )
+        why = "could not be read" if node.saved is None else "is damaged"
+        note = f"the checkpoint {why}: allocated devices are taken from PodResources"
+        return _from_pod_resources(node), (note,)
     if node.saved is not None:
-        return node.saved.checkpoint, (
-            "the checkpoint is damaged: what can be read of it says who holds what",
-        )
-    return Checkpoint(None, {}), ("nobody says who holds what: all devices count as free",)
+        note = "the checkpoint is damaged: only its readable part is used for allocated devices"
+        return node.saved.checkpoint, (note,)
+    return Checkpoint(None, {}), ("allocated devices are unknown: all devices count as free",)
 
 
 def _from_pod_resources(node: Node) -> Checkpoint:
-    """Entries for what PodResources shows; a pod's name stands for its UID."""
+    """Return entries for what PodResources shows; a pod's name stands for its UID."""
     entries: dict[tuple[str, str, str], dict[int, dict[str, None]]] = {}
     for pod in node.snapshot.pods or ():
         for container in pod.containers:
@@ -208,17 +206,64 @@ def _from_pod_resources(node: Node) -> Checkpoint:
     return Checkpoint(made or None, registered)
 
 
-def _own_names(saved: Checkpoint) -> dict[str, str]:
-    return {entry.pod_uid: entry.pod_uid for entry in saved.entries or ()}
-
-
-def _offered(
-    offered: Iterable[ContainerDevices],
+def _allocatable(
+    listed: Iterable[ContainerDevices],
 ) -> Mapping[tuple[ResourceName, DeviceId], set[int]]:
-    """Each device that is allocatable, with its NUMA nodes."""
+    """Return each allocatable device with its NUMA nodes."""
     found: dict[tuple[ResourceName, DeviceId], set[int]] = {}
-    for each in offered:
+    for each in listed:
         here = {number for number in each.nodes if 0 <= number <= MAX_NODE_ID}
         for id_ in each.device_ids:
             found.setdefault((ResourceName(each.resource_name), DeviceId(id_)), set()).update(here)
     return found
+
+
+def _cpu_provider(
+    topology: NumaTopology,
+    cpus: Mapping[int, tuple[int, ...]],
+    aligned: Alignment,
+    state: CpuState | None,
+    dropped: frozenset[str],
+) -> CpuProvider:
+    """Return the CPUs of the node, with those that pods have exclusively."""
+    try:
+        reserved = id_list("reservedSystemCPUs", aligned.reserved_cpus)
+    except NumaError as error:
+        raise CommandError(str(error)) from None
+    assigned = {
+        PodUid(uid): {ContainerName(name): bitset.of(ids) for name, ids in by_container.items()}
+        for uid, by_container in (state.assigned if state else {}).items()
+        if uid not in dropped
+    }
+    used = bitset.union(ids for each in assigned.values() for ids in each.values())
+    provider = CpuProvider.of(topology, cpus, reserved)
+    return attrs.evolve(provider, assigned=assigned, used=used)
+
+
+def _memory_provider(
+    topology: NumaTopology, state: MemoryState, dropped: frozenset[str]
+) -> MemoryProvider:
+    """Return the memory of the node, with what pods have exclusively."""
+    provider = MemoryProvider.of(topology, state.allocatable)
+    free = provider.free()
+    pods = {}
+    for uid, by_container in state.assigned.items():
+        if uid in dropped:
+            continue
+        charged: dict[tuple[str, int], int] = {}
+        for block in (block for blocks in by_container.values() for block in blocks):
+            missing = block.size
+            # The state file has only the sum of a block over its nodes. The kubelet fills one
+            # node after another (``updateExpectedMachineState``).
+            for place in ((block.type, number) for number in block.nodes):
+                amount = min(missing, free.get(place, 0))
+                if amount:
+                    free[place] -= amount
+                    charged[place] = charged.get(place, 0) + amount
+                    missing -= amount
+        blocks = {
+            ContainerName(name): tuple(MemoryBlock(b.type, b.size, b.nodes) for b in blocks)
+            for name, blocks in by_container.items()
+        }
+        pods[PodUid(uid)] = PodMemory(blocks, charged)
+    return attrs.evolve(provider, pods=pods, free=free)

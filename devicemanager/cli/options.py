@@ -1,4 +1,4 @@
-"""What the subcommands share of the command line."""
+"""Parsers, errors and options that the subcommands share."""
 
 from __future__ import annotations
 
@@ -16,62 +16,72 @@ if TYPE_CHECKING:
     Subparsers: TypeAlias = argparse._SubParsersAction["CommandParser"]
 
 Run = Callable[[argparse.Namespace], int]
-"""What a subcommand does; returns the exit status."""
+"""Runs a subcommand; returns the exit status."""
 
 
 class CommandError(Exception):
-    """Something the user has to change. The text is one line."""
+    """A mistake that the user can fix. The text is one line."""
 
 
 def not_installed(error: ModuleNotFoundError, extra: str) -> str:
-    """What to do about a module that comes with an extra."""
+    """Return the error text for a module that an extra provides."""
     return f"{error.name} is not installed: pip install 'kubelet-devicemanager[{extra}]'"
 
 
 @contextlib.contextmanager
 def rejected_server(flag: str) -> Iterator[None]:
-    """Why there can be no server for ``--control`` or ``--http``, as a CommandError. The extra
-    has the flag's name."""
+    """Convert errors about the server of ``--control`` or ``--http`` to CommandError.
+
+    The extra that the server needs has the name of the flag.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
         raise CommandError(f"--{flag}: {not_installed(error, flag)}") from None
     except ValueError as error:
+        # Loaded by now: the error comes from there.
         from devicemanager.control.access import NotLoopback
 
-        more = f"; or give --{flag}-allow-remote, too" if isinstance(error, NotLoopback) else ""
+        more = f"; or add --{flag}-allow-remote" if isinstance(error, NotLoopback) else ""
         raise CommandError(f"--{flag}: {error}{more}") from None
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A subcommand's parser; ``complete`` adds arguments once the subcommand is called,
-    so that they may come from modules that take time to load."""
+    """Parser of a subcommand.
+
+    ``complete`` adds arguments when the subcommand is called. It can import modules that are too
+    slow for ``devicemanager --help``.
+    """
 
     complete: Callable[[argparse.ArgumentParser], None] | None = None
     takes_command = False
-    """Whether a command with options of its own comes after ``--``."""
+    """True if another command, with its options, follows after ``--``."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """No option can be shortened: ``--simulate`` is not ``--simulate-pools``."""
+        """Create a parser without abbreviations: ``--simulate`` is not ``--simulate-pools``."""
         super().__init__(*args, **options)
         self.allow_abbrev = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As the base class, after completion; what nobody knows is an error at once, so
-        that the usage shown is this subcommand's."""
+        """Complete the parser and parse; reject unknown arguments.
+
+        The base class leaves that to the main parser, which would print its own usage.
+        """
+        # Reset first: a parser can parse twice, but can add an argument only once.
         complete, self.complete = self.complete, None
         if complete is not None:
             complete(self)
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
+            # A forgotten -- shows as unknown options of the other command.
             hint = self.takes_command and "--" not in (sys.argv[1:] if args is None else args)
-            more = "; the command that is to be run comes after --" if hint else ""
+            more = "; put the command to run after --" if hint else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
         return found, unknown
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """As the base class, which passes over an output that cannot be written. Raises
-        OSError, but for a reader that has read enough."""
+        """Print the help. Raises OSError, which the base class ignores; a broken pipe is fine."""
+        # print_help of the base class ignores errors, so a full disk would look like success.
         stream = sys.stdout if file is None else file
         if stream is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -87,7 +97,7 @@ def command(
     description: str | None = None,
     complete: Callable[[argparse.ArgumentParser], None] | None = None,
 ) -> CommandParser:
-    """Add one subcommand; without a description of its own its help text serves as one."""
+    """Add a subcommand. The default description is its help text."""
     sentence = description or f"{help_[0].upper()}{help_[1:]}."
     parser = subparsers.add_parser(name, help=help_, description=sentence)
     parser.set_defaults(run=run)
@@ -96,11 +106,25 @@ def command(
 
 
 def add_format(parser: argparse.ArgumentParser, *formats: str) -> None:
-    """``-o``; the first format is the default."""
+    """Add ``-o``; the first format is the default."""
     parser.add_argument(
         "-o",
         "--output",
         choices=formats,
         default=formats[0],
-        help=f"how to show it (default: {formats[0]})",
+        help=f"output format (default: {formats[0]})",
+    )
+
+
+def add_repeated(
+    parser: argparse._ActionsContainer, name: str, metavar: str, help_: str, **options: Any
+) -> None:
+    """Add an option that can be repeated; its value is a list."""
+    parser.add_argument(
+        name,
+        action="append",
+        default=[],
+        metavar=metavar,
+        help=f"{help_}; can be repeated",
+        **options,
     )

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 
 def clean(text: str) -> str:
-    """``text`` with escapes for what a terminal would obey or not show: names come off the
-    wire. Line ends are shown, too, so that it stays on one line."""
+    """Escape control characters and line ends.
+
+    Names come from sockets and files: they must not control the terminal or fake a line.
+    """
+    # Nearly all texts are; this is faster than the loop.
     if text.isprintable():
         return text
     return "".join(
@@ -27,31 +30,37 @@ def clean(text: str) -> str:
 
 
 def print_json(schema: str, value: Mapping[str, object]) -> None:
-    """``value`` as indented JSON, under the name of its shape (docs/json.md)."""
+    """Print a value as indented JSON, with the name of its shape (docs/json.md)."""
     print(json.dumps({"schema": schema_name(schema), **value}, indent=2))
 
 
 @contextlib.contextmanager
 def failures(form: str, schema: str, **facts: object) -> Iterator[None]:
-    """An error in here is data, too, if ``form`` is ``json``: ``facts`` and ``error``, its
-    line. It goes on, so that the line stands on standard error as well."""
+    """With the form ``json``, also print an error as JSON: ``facts`` and ``error``, its line.
+
+    The error is raised again, so that standard error has the line, too.
+    """
     try:
         yield
     except Exception as error:
+        # Scripts that read JSON get the error where they look for the result.
         if form == "json":
             print_json(schema, {**facts, "error": " ".join(str(error).split())})
         raise
 
 
 def schema_name(schema: str) -> str:
-    """What stands in ``schema``: the shape's name and version."""
+    """Return the value of ``schema``: name and version of the shape."""
     return f"devicemanager.{schema}/v1"
 
 
 def console(**options: Any) -> Console:
-    """What writes to standard output in colours, where it has any. As everything else that
-    writes there it raises BrokenPipeError when the reader has gone: rich would end the process
-    with 1, which says that the answer is no."""
+    """Return a console for standard output, in color if it has colors.
+
+    It raises BrokenPipeError, like all other writers. By default, rich exits with 1, which would
+    mean a negative result.
+    """
+    # Not at the top: rich is slow to import, and most commands print no table.
     from rich.console import Console
 
     class StandardOutput(Console):
@@ -62,12 +71,13 @@ def console(**options: Any) -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows under headings: fitted to a terminal, or else whole, plain and unwrapped."""
+    """Print a table: fitted to a terminal, otherwise plain and without wrapping."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    # Boxes and colors are for people; scripts split plain columns.
     terminal = sys.stdout.isatty()
     table = Table(
         box=SIMPLE_HEAD if terminal else None,
@@ -83,24 +93,24 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         console(highlight=False).print(table)
         return
     plain = io.StringIO()
-    # Without a terminal nothing may be cut: scripts read this.
+    # Scripts read this: nothing may be cut or wrapped.
     Console(file=plain, width=1_000_000, color_system=None, highlight=False).print(table)
     for line in plain.getvalue().splitlines():
         print(line.rstrip())
 
 
 def ids_text(ids: Iterable[str]) -> str:
-    """Ids as one cell."""
+    """Return IDs as one cell."""
     return ",".join(ids) or "-"
 
 
 def nodes_text(nodes: Iterable[int]) -> str:
-    """NUMA nodes as one cell: ``0,1``, or ``-`` for none."""
+    """Return NUMA nodes as one cell: ``0,1``, or ``-`` for none."""
     return ",".join(str(node) for node in sorted(set(nodes))) or "-"
 
 
 def settings_lines(settings: ContainerSettings | RunOptions) -> Iterator[str]:
-    """Container settings or run options, a line each."""
+    """Yield container settings or run options, one per line."""
     for name, value in settings.envs.items():
         yield clean(f"env {name}={value}")
     for mount in settings.mounts:

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from devicemanager.cli.files import file_name, given_contents
+from devicemanager.cli.files import add_file, given_contents
 from devicemanager.cli.options import CommandError, CommandParser, command
 from devicemanager.cli.output import clean
 
@@ -31,19 +31,13 @@ def add(subparsers: Subparsers) -> None:
     )
     below = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=CommandParser)
     serve = command(below, "serve", _serve, "run a mock PodResources server", _DESCRIPTION)
-    serve.add_argument(
-        "files",
-        metavar="FILE",
-        nargs="+",
-        type=file_name,
-        help="YAML or JSON; - for standard input",
-    )
-    serve.add_argument(
+    add_file(serve, "files", "YAML or JSON; - for standard input", nargs="+")
+    add_file(
+        serve,
         "--socket",
-        metavar="PATH",
-        type=file_name,
-        help="path of the socket, at most 107 bytes (default: in a new directory under /tmp, "
+        "path of the socket, at most 107 bytes (default: in a new directory under /tmp, "
         "which is removed at the end)",
+        metavar="PATH",
     )
     serve.add_argument(
         "--kubelet-version",
@@ -66,6 +60,7 @@ def _serve(args: argparse.Namespace) -> int:
     with StopSignals() as signals:
         script = load_script(*args.files, contents=contents)
         if args.kubelet_version is not None:
+            # Checked here, so that the error names the flag.
             try:
                 KubeletVersion.parse(args.kubelet_version)
             except VersionError as error:

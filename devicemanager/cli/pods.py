@@ -1,4 +1,4 @@
-"""``devicemanager pods``: which container holds which device, from any kubelet."""
+"""``devicemanager pods``: show the devices of containers, from any kubelet."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ Row = tuple[str, str, str, str]
 
 def add(subparsers: Subparsers) -> None:
     """Add the subcommand."""
-    parser = command(
-        subparsers, "pods", _run, "show the pods of a kubelet and the devices they hold"
-    )
+    parser = command(subparsers, "pods", _run, "show the pods of a kubelet and their devices")
     add_socket(parser)
     add_format(parser, "table", "json")
 
@@ -34,6 +32,7 @@ def _run(args: argparse.Namespace) -> int:
     from podresources.rendering import pod_data
 
     check_socket(args.socket)
+    # Retries: all clients of a kubelet share its limit of requests.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         pods = sorted(client.list(), key=lambda pod: (pod.namespace, pod.name))
     if args.output == "json":
@@ -44,16 +43,19 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def rows(pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table of pods."""
     for pod in pods:
         for container in pod.containers:
             head = (pod.namespace, pod.name, container.name)
-            held = list(_held(container)) or [("-", "0", "-", "-")]
-            yield from (head + row for row in held)
+            # A container without devices has a row, too: it exists.
+            cells = list(_allocated(container)) or [("-", "0", "-", "-")]
+            yield from (head + row for row in cells)
 
 
-def _held(container: Container) -> Iterator[Row]:
+def _allocated(container: Container) -> Iterator[Row]:
     yield from device_rows(container.devices)
     yield from amount_rows(container.cpu_ids, container.memory)
+    # Claims of DRA have no resource name; the claim stands for it.
     for claim in container.dynamic_resources:
         names = [f"{each.pool_name}/{each.device_name}" for each in claim.claim_resources]
         owner = f"claim {claim.claim_namespace}/{claim.claim_name}"
@@ -61,16 +63,17 @@ def _held(container: Container) -> Iterator[Row]:
 
 
 def device_rows(devices: Sequence[ContainerDevices]) -> Iterator[Row]:
-    """One row per resource, with every id once."""
+    """Yield a row per resource, with each ID once."""
     from podresources import ids_by_resource
 
     for resource, ids in sorted(ids_by_resource(devices).items()):
+        # A resource has one entry per NUMA node; a row has all of them.
         nodes = (node for each in devices if each.resource_name == resource for node in each.nodes)
         yield resource, str(len(ids)), ids_text(sorted(ids)), nodes_text(nodes)
 
 
 def amount_rows(cpu_ids: Sequence[int], memory: Sequence[ContainerMemory]) -> Iterator[Row]:
-    """Rows for what is not a plugin's: exclusive CPUs, and memory in bytes."""
+    """Yield rows for exclusive CPUs, and for memory in bytes."""
     if cpu_ids:
         yield "cpu", str(len(cpu_ids)), ids_text(map(str, sorted(cpu_ids))), "-"
     for block in memory:

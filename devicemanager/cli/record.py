@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from devicemanager.cli import files
-from devicemanager.cli.options import CommandError, command
+from devicemanager.cli.files import add_directory
+from devicemanager.cli.options import CommandError, add_repeated, command
 from devicemanager.cli.output import clean
 
 if TYPE_CHECKING:
@@ -33,18 +34,16 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.usage = "%(prog)s [options] [-- COMMAND [ARG ...]]"
     parser.takes_command = True
-    parser.add_argument(
+    add_directory(
+        parser,
         "--kubelet-dir",
-        metavar="DIR",
-        type=files.directory,
+        "the kubelet's plugin directory (default: %(default)s)",
         default="/var/lib/kubelet/device-plugins",
-        help="the kubelet's plugin directory (default: %(default)s)",
     )
-    parser.add_argument(
+    add_directory(
+        parser,
         "--plugin-dir",
-        metavar="DIR",
-        type=files.directory,
-        help="directory in which the plugins to record register (default: the kubelet's)",
+        "directory in which the plugins to record register (default: the kubelet's)",
     )
     parser.add_argument(
         "-o",
@@ -54,19 +53,12 @@ def add(subparsers: Subparsers) -> None:
         default=files.STANDARD_INPUT,
         help="new file for the recording (default: -, standard output)",
     )
-    parser.add_argument(
-        "--resource",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="record only this resource; can be repeated",
-    )
-    parser.add_argument(
+    add_repeated(parser, "--resource", "NAME", "record only this resource")
+    add_repeated(
+        parser,
         "--redact-env",
-        metavar="REGEX",
-        action="append",
-        default=[],
-        help="do not record values of environment variables with a matching name; can be repeated",
+        "REGEX",
+        "do not record values of environment variables with a matching name",
     )
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="plugin to run, after --")
 
@@ -75,6 +67,7 @@ def _run(args: argparse.Namespace) -> int:
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.plugin.recording import Recorder
 
+    # Both would be mixed in one stream, and the recording could not be read.
     if args.command and args.output == files.STANDARD_INPUT:
         raise CommandError("the command prints to standard output: set a file with --output")
     status = 0

@@ -8,7 +8,8 @@ import json
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import files
-from devicemanager.cli.options import add_format, command
+from devicemanager.cli.files import add_directory, add_file
+from devicemanager.cli.options import add_format, add_repeated, command
 from devicemanager.cli.output import clean, schema_name
 
 if TYPE_CHECKING:
@@ -27,26 +28,14 @@ def add(subparsers: Subparsers) -> None:
     parser = command(
         subparsers, "replay", _run, "run plugins that respond as recorded", _DESCRIPTION
     )
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        type=files.file_name,
-        help="recording of `devicemanager record`; - for standard input",
-    )
-    parser.add_argument(
+    add_file(parser, "file", "recording of `devicemanager record`; - for standard input")
+    add_directory(
+        parser,
         "--directory",
-        metavar="DIR",
-        type=files.directory,
-        help="the kubelet's plugin directory (default: the environment variable "
+        "the kubelet's plugin directory (default: the environment variable "
         "DEVICE_PLUGIN_DIRECTORY, then /var/lib/kubelet/device-plugins)",
     )
-    parser.add_argument(
-        "--resource",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="serve only this resource; can be repeated (default: all)",
-    )
+    add_repeated(parser, "--resource", "NAME", "serve only this resource (default: all)")
     speeds = parser.add_mutually_exclusive_group()
     speeds.add_argument(
         "--speed",
@@ -99,6 +88,7 @@ def _run(args: argparse.Namespace) -> int:
                 plugins.append(stack.enter_context(plugin))
             with contextlib.suppress(Stopped), signals.interruptible():
                 signals.wait()
+    # Scripts notice a request that was not recorded by the status.
     return 1 if any(plugin.misses for plugin in plugins) else 0
 
 

@@ -1,4 +1,4 @@
-"""``devicemanager resources``: what a node can give, and how much of it is taken."""
+"""``devicemanager resources``: show the allocatable resources of a node and their use."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def _run(args: argparse.Namespace) -> int:
     from podresources.rendering import allocatable_data
 
     check_socket(args.socket)
+    # Retries: all clients of a kubelet share its limit of requests.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         allocatable = client.get_allocatable()
         if args.output == "json":
@@ -40,12 +41,13 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table of resources."""
     from podresources import ids_by_resource
 
     containers = [container for pod in pods for container in pod.containers]
     offered = ids_by_resource(allocatable.devices)
     used = ids_by_resource([devices for each in containers for devices in each.devices])
-    # A resource whose devices all became unhealthy may still be in use.
+    # Not only allocatable ones: a resource without healthy devices can still be in use.
     for resource in sorted({*offered, *used}):
         ids, taken = set(offered.get(resource, ())), set(used.get(resource, ()))
         nodes = [
@@ -54,6 +56,7 @@ def rows(allocatable: Allocatable, pods: Sequence[Pod]) -> Iterator[tuple[str, .
             if each.resource_name == resource
             for node in each.nodes
         ]
+        # Devices in use can be unhealthy and missing from the allocatable ones.
         counts = (str(len(ids)), str(len(taken)), str(len(ids - taken)))
         yield resource, *counts, ids_text(sorted(ids)), nodes_text(nodes)
     for resource, count, ids_cell, nodes_cell in amount_rows(

@@ -12,22 +12,15 @@ from typing import TYPE_CHECKING
 
 from devicemanager.cli import (
     claims_options,
-    control_option,
     fault_options,
-    files,
-    http_option,
     live,
+    server_options,
     settings_options,
 )
-from devicemanager.cli.device_option import (
-    EXAMPLES,
-    FORM,
-    DeviceOption,
-    OnePerResource,
-    device_option,
-)
+from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
+from devicemanager.cli.settings_options import DEVICES_EXAMPLES, DEVICES_FORM, DeviceOption
 
 if TYPE_CHECKING:
     from devicemanager.cli.live import Display
@@ -41,6 +34,7 @@ if TYPE_CHECKING:
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
 
 _PLUGIN_TIMEOUT = 10.0
+# Printed first: users start plugins and clients with these paths.
 _PATHS = ("plugin_socket", "pod_resources_socket", "plugins_registry_dir", "checkpoint_path")
 
 
@@ -51,54 +45,48 @@ def add(subparsers: Subparsers) -> None:
         "run",
         _run,
         "run a mock kubelet",
-        description="Run a mock kubelet until SIGTERM or Ctrl-C. Show the node live on a "
-        "terminal, and elsewhere print its sockets and everything that happens.",
+        description="Run a mock kubelet until SIGTERM or Ctrl-C. On a terminal, show the node "
+        "live; otherwise print its sockets and all events.",
     )
-    parser.add_argument(
+    add_directory(
+        parser,
         "--root",
-        metavar="DIR",
-        type=files.directory,
-        help="the kubelet's directory; keep it short, since the kernel allows 107 bytes for a "
-        "socket's path (default: a new one under /tmp, removed at the end)",
+        "directory of the kubelet; keep it short, because the path of a socket can have at "
+        "most 107 bytes (default: a temporary one under /tmp, removed at exit)",
     )
-    parser.add_argument(
+    add_directory(
+        parser,
         "--manifests",
-        metavar="DIR",
-        type=files.directory,
-        help="admit the pods of the manifests (*.yaml, *.yml, *.json) in this directory, and "
-        "follow its changes",
+        "directory of pod manifests (*.yaml, *.yml, *.json): admit the pods, and follow "
+        "changes, like static pods",
     )
     parser.add_argument(
         "--simulate",
-        metavar=FORM,
-        type=device_option,
-        action=OnePerResource,
+        metavar=DEVICES_FORM,
+        type=settings_options.device_option,
+        action=settings_options.OnePerResource,
         default=[],
-        help=f"also run a plugin with virtual devices: {EXAMPLES}; may be repeated",
+        help=f"also run a plugin with virtual devices: {DEVICES_EXAMPLES}; can be repeated",
     )
-    parser.add_argument(
+    add_directory(
+        parser,
         "--claims",
-        metavar="DIR",
-        type=files.directory,
-        help="structured claims: the pools, classes, claims and configs of the files (*.yaml, "
-        "*.yml, *.json) in this directory, which is followed as it changes",
+        "directory of structured claims: create the pools, classes, claims and configs in "
+        "its files (*.yaml, *.yml, *.json), and follow changes",
     )
     claims_options.add_simulated(parser)
-    parser.add_argument(
+    add_file(
+        parser,
         "--calls",
-        metavar="FILE",
-        type=files.file_name,
-        help="write every call between the kubelet and plugins to this file, a JSON object a "
-        "line; it is emptied first",
+        "write all calls between the kubelet and plugins to this file, one JSON object per "
+        "line; an existing file is overwritten",
     )
     parser.usage = "%(prog)s [options]"
     add_format(parser, "text", "json")
     live.add_live(parser)
-    control_option.add_clock(control_option.add_control(parser))
-    http_option.add_http(parser)
-    settings_options.add_topology(parser)
-    settings_options.add_admission(parser)
-    settings_options.add_serving(parser)
+    server_options.add_clock(server_options.add_control(parser))
+    server_options.add_http(parser)
+    settings_options.add_settings(parser, "topology", "version", "admission", "serving")
     fault_options.add_faults(parser)
 
 
@@ -124,8 +112,9 @@ def _serve(
     args: argparse.Namespace, display: Display, signals: StopSignals, stack: contextlib.ExitStack
 ) -> None:
     log = display.log
-    control_option.check_control(args)
-    http_option.check_http(args)
+    # All checks come before the start, so that a mistake leaves nothing behind.
+    server_options.check_control(args)
+    server_options.check_http(args)
     simulations = [(option, _simulation(option)) for option in args.simulate]
     if args.manifests is not None:
         _check_manifests(args.manifests)
@@ -133,10 +122,12 @@ def _serve(
         _check_claims(args.claims)
     with _without_garbage_collection():
         kubelet = _kubelet(args, log)
-        control = control_option.control_server(args, kubelet)
+        # Created before the start, so that a wrong address stops nothing that runs.
+        control = server_options.control_server(args, kubelet)
         running: dict[str, SimulatedPlugin] = {}
-        http = http_option.http_server(args, kubelet, control, lambda: _breakable(running))
+        http = server_options.http_server(args, kubelet, control, lambda: _breakable(running))
         signals.check()
+        # Before the start, so that the first registration is recorded.
         if args.calls is not None:
             stack.enter_context(_calls_file(args.calls, kubelet, log))
         stack.enter_context(kubelet)
@@ -147,10 +138,12 @@ def _serve(
     if server is not None:
         stack.enter_context(server)
     if control is not None:
-        control_option.tell(control, log)
+        server_options.report_control(control, log)
     if http is not None:
-        http_option.tell(http, control, log)
+        server_options.report_http(http, control, log)
+    # After the paths are printed, because the view hides what comes later.
     display.show(lambda: _look(kubelet))
+    # Before the pods, which would be rejected without the devices.
     for option, simulation in simulations:
         signals.check()
         plugin = stack.enter_context(_plugin(simulation, kubelet.plugin_dir))
@@ -164,12 +157,14 @@ def _serve(
         from devicemanager.claims.simulated import publish_hardware
 
         publish_hardware(kubelet.claims, args.simulate_pools)
+    # Before the manifests: pods of these can refer to the claims.
     if args.claims is not None:
         _follow_claims(kubelet, args.claims, log, stack)
     if args.manifests is not None:
         with display.waiting(f"for the pods of {args.manifests}"):
             _follow_manifests(kubelet, args.manifests, log, signals, stack)
     signals.check()
+    # Now all pods of the manifests are known: the kubelet may free devices of others.
     kubelet.sources_ready()
     fault_options.start_chaos(args, kubelet, log)
     log.say("ready", "ready; Ctrl-C stops")
@@ -183,8 +178,10 @@ def _look(kubelet: MockKubelet) -> Callable[[], NodeView]:
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Nothing that an import makes is garbage: to look for some takes a tenth of the start, and
-    later on to look there again."""
+    """Import without garbage collection: it takes a tenth of the start and finds nothing.
+
+    What exists at the end is frozen, so that later collections do not scan it, either.
+    """
     gc.disable()
     try:
         yield
@@ -213,18 +210,21 @@ def _calls_file(path: str, kubelet: MockKubelet, log: KubeletLog) -> CallsFile:
     from devicemanager.events.calls.file import CallsFile
 
     def failed(error: OSError) -> None:
-        log.warn("calls", f"{path}: {error.strerror}; no more calls are written")
+        log.warn("calls", f"{path}: {error.strerror}; further calls are not written")
 
     try:
         return CallsFile(Path(path), kubelet.calls, failed)
     except OSError as error:
-        raise CommandError(f"--calls {path}: cannot be written: {error.strerror}") from error
+        raise CommandError(f"--calls: cannot write {path}: {error.strerror}") from error
 
 
 def _wait_for(kubelet: MockKubelet, plugin: SimulatedPlugin, option: DeviceOption) -> None:
-    """Pods that are there from the start shall find the devices."""
+    """Wait for the devices of a simulated plugin, so that the first pods can use them."""
     if not plugin.wait_registered(_PLUGIN_TIMEOUT):
-        raise CommandError(f"the simulated plugin of {option.resource} did not come up")
+        raise CommandError(
+            f"the simulated plugin of {option.resource} did not register within "
+            f"{_PLUGIN_TIMEOUT:g} s"
+        )
     kubelet.wait_for_resource(option.resource, len(option.nodes), timeout=_PLUGIN_TIMEOUT)
 
 
@@ -261,17 +261,18 @@ def _follow_manifests(
 
     pods = StaticPods(directory, _Pods(kubelet, log), lambda line: log.warn("manifest", line))
     stack.callback(pods.stop)
-    with signals.interruptible():  # an admission of the first scan may hang in a plugin
+    with signals.interruptible():  # the first admissions can block in a plugin
         pods.start()
 
 
 def _simulation(option: DeviceOption) -> SimulationSettings:
     from devicemanager.plugin.simulated import SimulationSettings
 
+    # The simulated plugin has one setting for all devices: with NUMA nodes or without.
     numa = tuple(node for node in option.nodes if node is not None)
     if numa and len(numa) < len(option.nodes):
         raise CommandError(
-            f"--simulate {option.resource}: all devices are on NUMA nodes, or none is"
+            f"--simulate {option.resource}: place all devices on NUMA nodes, or none"
         )
     name = option.resource.rpartition("/")[2]
     return SimulationSettings(
@@ -280,6 +281,7 @@ def _simulation(option: DeviceOption) -> SimulationSettings:
         numa=numa,
         plugin_name=name,
         device_id_prefix=name,
+        # Not the host name: device IDs are the same on every machine.
         node_name="mock",
         env_prefix=name.upper().replace("-", "_").replace(".", "_"),
     )
@@ -296,7 +298,7 @@ def _breakable(running: Mapping[str, SimulatedPlugin]) -> dict[str, Breakable]:
 
 
 class _Pods:
-    """Static pods on the kubelet: their containers start as soon as they are admitted."""
+    """Static pods of the kubelet: their containers start on admission."""
 
     def __init__(self, kubelet: MockKubelet, log: KubeletLog) -> None:
         self._kubelet = kubelet

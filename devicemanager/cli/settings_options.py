@@ -1,6 +1,7 @@
-"""Flags for the kubelet's settings, and the settings they make.
+"""Flags for the settings and the devices of a kubelet, and the ``Settings`` that they make.
 
-The flags of the topology manager are named without the kubelet's ``manager-``.
+Each flag is a row of ``setting_flags.FLAGS``; only ``--numa`` is defined here. A flag that is not
+given has the value None, so that the default of its field applies.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from devicemanager.cli.options import CommandError
+from devicemanager.kubelet.setting_flags import FLAGS, Flag
 
 if TYPE_CHECKING:
     from devicemanager.core.providers.provider import HintProvider
@@ -18,260 +20,155 @@ if TYPE_CHECKING:
     from devicemanager.kubelet.settings import Settings
 
 NumberT = TypeVar("NumberT", int, float)
+Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
+"""NUMA nodes, and the providers of CPUs and memory."""
 
-POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
-SCOPES = ("container", "pod")
-DURABILITIES = ("process", "kubelet", "power")
-_SETTINGS = (
-    "topology_policy",
-    "topology_scope",
-    "strict",
-    "shuffle_seed",
-    "wait_for_plugin",
-    "grace_period",
-    "max_list_bytes",
-    "durability",
-    "kubelet_version",
-    "node_name",
-)
-"""Settings whose flags have their names; one that was not given keeps its default."""
+CHOICES = {flag.field: flag.choices for flag in FLAGS if flag.choices}
+"""The values of settings that have a fixed number of them."""
 
 
-def add_topology(parser: argparse.ArgumentParser) -> None:
-    """NUMA nodes, and how pods are aligned to them."""
-    group = parser.add_argument_group("topology")
+def add_settings(parser: argparse.ArgumentParser, *groups: str, every: str | None = None) -> None:
+    """Add the flags of some groups. ``every`` is a word that stands for all kubelet versions."""
+    # Groups in the order of the call, flags in the order of the table.
+    for title in groups:
+        group = parser.add_argument_group(title)
+        if title == "topology":
+            _add_numa(group)
+        for flag in FLAGS:
+            if flag.group == title:
+                _add_flag(group, flag, every)
+
+
+def _add_numa(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--numa",
         metavar="NODES|host|FILE",
-        help="the node's NUMA nodes: 0,1 or 0-3; `host`: those of this machine, with its CPUs "
-        "and memory; a YAML or JSON file with nodes and maybe distances, cpus, memory "
-        "(default: as many as the devices' nodes need, at least node 0)",
-    )
-    group.add_argument(
-        "--topology-policy",
-        choices=POLICIES,
-        help=f"{', '.join(POLICIES)} (default: none)",
-        metavar="POLICY",
-    )
-    group.add_argument(
-        "--topology-scope",
-        choices=SCOPES,
-        help="what is aligned as a whole: container (default) or pod",
-        metavar="SCOPE",
-    )
-    group.add_argument(
-        "--topology-option",
-        metavar="KEY=VALUE",
-        type=_pair,
-        action="append",
-        default=[],
-        dest="topology_options",
-        help="prefer-closest-numa-nodes=true or max-allowable-numa-nodes=N; may be repeated",
+        help="NUMA nodes of the node: IDs such as 0,1 or 0-3; `host` for the nodes, CPUs and "
+        "memory of this machine; or a YAML or JSON file with nodes and optionally distances, "
+        "cpus and memory (default: the nodes that the devices need, at least node 0)",
     )
 
 
-def add_admission(parser: argparse.ArgumentParser) -> None:
-    """What an admission does otherwise than by default."""
-    add_version(parser)
-    group = parser.add_argument_group("admission")
-    group.add_argument(
-        "--strict",
-        action="store_true",
-        default=None,
-        help="reject a pod that asks for a resource that no plugin registered, instead of running "
-        "it without",
-    )
-    group.add_argument(
-        "--declare",
-        metavar="RESOURCE",
-        type=device_resource,
-        action="append",
-        default=[],
-        help="a resource this node is meant to have: pods that ask for it before any plugin "
-        "registered it are rejected; may be repeated",
-    )
-    group.add_argument(
-        "--shuffle-seed",
-        metavar="N",
-        type=number(int),
-        help="choose free devices in a random order from this seed, not the lowest ids",
-    )
-    group.add_argument(
-        "--quirk",
-        metavar="NAME",
-        type=_quirk,
-        action="append",
-        default=[],
-        dest="quirks",
-        help="bring a defect of the reference back, such as Q4, or with 'reference' all that "
-        "the version has; may be repeated. An unknown name lists them",
-    )
+def _add_flag(group: argparse._ArgumentGroup, flag: Flag, every: str | None) -> None:
+    if not flag.metavar:
+        # Not False by default: None leaves the default to Settings.
+        group.add_argument(flag.option, action="store_true", default=None, help=flag.help)
+        return
+    options: dict[str, Any] = {"metavar": flag.metavar, "dest": flag.field}
+    if flag.choices:
+        options["choices"] = flag.choices
+    elif flag.kind is not str:
+        options["type"] = number(flag.kind, -math.inf if flag.least is None else flag.least)
+    else:
+        options["type"] = _TYPES[flag.field]
+    if flag.repeated:
+        # Feature gates are lists: one flag can have several.
+        options |= {"action": "extend" if flag.field == "feature_gates" else "append"}
+        options["default"] = []
+    if flag.field == "kubelet_version" and every is not None:
+        options["type"] = lambda text: text if text == every else _version(text)
+    target: argparse._ActionsContainer = group
+    # The two contradict each other: one sets a limit, the other removes it.
+    if flag.off:
+        target = group.add_mutually_exclusive_group()
+        target.add_argument(
+            f"--{flag.off}",
+            action="store_true",
+            help=f"no limit for {flag.help}",
+        )
+    target.add_argument(flag.option, help=_help(flag, every), **options)
 
 
-def add_version(parser: argparse.ArgumentParser, every: str | None = None) -> None:
-    """Whose behaviour the kubelet has. ``every`` is a word that stands for all of them."""
-
-    def version(text: str) -> str:
-        return text if text == every else _version(text)
-
-    also = f", or {every} for each of the anchors in turn" if every else ""
-    group = parser.add_argument_group("version")
-    group.add_argument(
-        "--kubelet-version",
-        metavar="VERSION",
-        type=version,
-        help=f"behave as this kubelet did, such as 1.28 or 1.28.2 (default: 1.36){also}",
-    )
-    group.add_argument(
-        "--feature-gates",
-        metavar="NAME=true|false[,...]",
-        type=_gates,
-        action="append",
-        default=[],
-        help="the kubelet's feature gates that are not at that version's default; may be repeated",
-    )
+def _help(flag: Flag, every: str | None) -> str:
+    text = flag.help
+    # Some help texts explain each choice; the others get a list.
+    if flag.choices and flag.choices[0] not in text:
+        text += f": {', '.join(flag.choices[:-1])} or {flag.choices[-1]}"
+    if flag.repeated:
+        text += "; can be repeated"
+    if flag.field == "kubelet_version" and every is not None:
+        text += f"; `{every}` runs the checks on one version after another"
+    return f"{text} (default: {flag.default})" if flag.default else text
 
 
-def add_serving(parser: argparse.ArgumentParser) -> None:
-    """How plugins and clients are served."""
-    group = parser.add_argument_group("serving")
-    group.add_argument(
-        "--wait-for-plugin",
-        metavar="SECONDS",
-        type=number(float, least=0),
-        help="after a reboot, how long a pod's admission waits for its plugins (default: 0)",
-    )
-    group.add_argument(
-        "--grace-period",
-        metavar="SECONDS",
-        type=number(float, least=0),
-        help="how long a resource stays after its last plugin has left (default: 300)",
-    )
-    group.add_argument(
-        "--max-list-bytes",
-        metavar="N",
-        type=number(int, least=-1),
-        help="the largest device list that is read; -1 for any (default: 4194304)",
-    )
-    group.add_argument(
-        "--durability",
-        choices=DURABILITIES,
-        metavar="LEVEL",
-        help="what the checkpoint survives: process (SIGKILL), kubelet (a power failure leaves "
-        "it whole, at times an older one; default), power (a power failure loses nothing)",
-    )
-    group.add_argument(
-        "--node",
-        dest="node_name",
-        metavar="NAME",
-        type=_node_name,
-        help="the node's name: of pools of structured claims that have a nodeName, those of this "
-        "node are used (default: mock)",
-    )
-    rate = group.add_mutually_exclusive_group()
-    rate.add_argument(
-        "--pod-resources-qps",
-        metavar="N",
-        type=number(float, least=0.001),
-        help="PodResources requests a second (default: 100)",
-    )
-    rate.add_argument(
-        "--no-rate-limit", action="store_true", help="as many PodResources requests as come"
-    )
-
-
-Machine: TypeAlias = "tuple[NumaTopology | None, tuple[HintProvider, ...]]"
-"""NUMA nodes, and what besides devices takes part in alignment."""
+# -- from flags to settings --------------------------------------------------------------
 
 
 def settings_from(
     args: argparse.Namespace, nodes: Iterable[int] = (), machine: Machine | None = None
 ) -> Settings:
-    """The settings that the flags stand for; ``nodes`` are the NUMA nodes of the devices, and
-    ``machine`` is what there is if --numa says nothing.
+    """Return the settings for the flags.
 
-    Raises NumaError and NumaTopologyError for nodes that make no machine, and
-    TopologyConfigError for options of the policy that the kubelet would reject.
+    ``nodes`` are the NUMA nodes of the devices. ``machine`` is used without ``--numa``. Raises
+    CommandError, NumaError and NumaTopologyError for an invalid machine, and TopologyConfigError
+    for policy options that the kubelet would reject.
     """
     from devicemanager.core.topology import parse_policy_options
-    from devicemanager.core.versions.version import VersionError
-    from devicemanager.kubelet.settings import Settings
 
-    # The policy `none` looks at no options; who gives some wants to know, though.
+    # Policy `none` accepts any options, but a user who sets one wants to hear of a mistake.
     parse_policy_options(dict(args.topology_options))
     if args.numa is not None or machine is None:
         machine = _machine(args.numa, max(nodes, default=0))
-    topology, providers = machine
-    given = {name: getattr(args, name, None) for name in _SETTINGS}
-    given["pod_resources_qps"] = getattr(args, "pod_resources_qps", None)
-    chosen = {name: value for name, value in given.items() if value is not None}
-    if getattr(args, "no_rate_limit", False):
-        chosen["pod_resources_qps"] = None
-    try:
-        return Settings(
-            feature_gates=_chosen_gates(args),
-            numa=topology,
-            providers=providers,
-            topology_options=dict(args.topology_options),
-            declared_resources=frozenset(args.declare),
-            quirks=frozenset(args.quirks),
-            **chosen,
-        )
-    except VersionError as error:
-        raise CommandError(str(error)) from None
+    numa, providers = machine
+    return version_settings(args, numa=numa, providers=providers)
 
 
 def version_settings(args: argparse.Namespace, **settings: Any) -> Settings:
-    """Settings with the version and the gates of the flags. Raises CommandError."""
+    """Return these settings, and those of the flags that ``args`` has. Raises CommandError."""
     from devicemanager.core.versions.version import VersionError
     from devicemanager.kubelet.settings import Settings
 
-    if args.kubelet_version is not None:
-        settings["kubelet_version"] = args.kubelet_version
+    for flag in FLAGS:
+        value = getattr(args, flag.field, None)
+        if value is not None and value != []:
+            # argparse collects pairs; the fields are mappings.
+            is_mapping = flag.field in ("feature_gates", "topology_options")
+            settings[flag.field] = dict(value) if is_mapping else value
+        if flag.off and getattr(args, flag.off.replace("-", "_"), False):
+            settings[flag.field] = None
     try:
-        return Settings(feature_gates=_chosen_gates(args), **settings)
+        return Settings(**settings)
     except VersionError as error:
         raise CommandError(str(error)) from None
 
 
-def _chosen_gates(args: argparse.Namespace) -> dict[str, bool]:
-    return {name: value for gates in args.feature_gates for name, value in gates}
-
-
 def _machine(text: str | None, highest: int) -> Machine:
-    """The NUMA nodes, and what besides devices takes part in alignment.
+    """Return the machine for ``--numa``; by default nodes 0 to ``highest``.
 
-    Without --numa there are the nodes up to ``highest`` or, if that says nothing, as many as
-    the devices turn out to need.
+    The default with node 0 only is None: nodes are then added as devices need them.
     """
     if text is None:
-        return (_up_to(highest) if highest else None), ()
+        from devicemanager.core.topology import NumaTopology
+
+        return (NumaTopology.up_to(highest) if highest else None), ()
     from devicemanager.kubelet.host.numa import read_numa
 
+    # CPUs and memory are aligned, too, if the machine is known that well.
     machine = read_numa(text)
     providers = (machine.cpu_provider(), machine.memory_provider())
-    return machine.topology, tuple(one for one in providers if one is not None)
+    return machine.topology, tuple(each for each in providers if each is not None)
 
 
-def _up_to(node: int) -> NumaTopology:
-    from devicemanager.core.topology import NumaTopology
-
-    return NumaTopology.up_to(node)
+# -- argument types ----------------------------------------------------------------------
 
 
 def _pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like prefer-closest-numa-nodes=true")
+        raise argparse.ArgumentTypeError(
+            f"invalid option {text!r}: expected NAME=VALUE, such as prefer-closest-numa-nodes=true"
+        )
     return key, value
 
 
 def device_resource(text: str) -> str:
-    """An argument's type: the name of a resource that a plugin can have."""
+    """Parse the name of a resource that a plugin can register."""
     from devicemanager.core.api.names import is_extended_resource_name
 
     if not is_extended_resource_name(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no device resource like vendor.com/gpu")
+        raise argparse.ArgumentTypeError(
+            f"invalid resource {text!r}: expected a name with a domain, such as vendor.com/gpu"
+        )
     return text
 
 
@@ -279,9 +176,10 @@ def _version(text: str) -> str:
     from devicemanager.core.versions.version import KubeletVersion, VersionError
 
     try:
-        return str(KubeletVersion.parse(text))
+        KubeletVersion.parse(text)
     except VersionError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _gates(text: str) -> list[tuple[str, bool]]:
@@ -289,7 +187,9 @@ def _gates(text: str) -> list[tuple[str, bool]]:
     for pair in text.split(","):
         name, _, value = pair.partition("=")
         if not name or value not in ("true", "false"):
-            raise argparse.ArgumentTypeError(f"{pair!r} is not like KubeletPodResourcesGet=true")
+            raise argparse.ArgumentTypeError(
+                f"invalid feature gate {pair!r}: expected NAME=true or NAME=false"
+            )
         found.append((name, value == "true"))
     return found
 
@@ -298,7 +198,9 @@ def _quirk(text: str) -> str:
     from devicemanager.core.versions.quirks import QUIRKS, REFERENCE
 
     if text not in QUIRKS and text != REFERENCE:
-        raise argparse.ArgumentTypeError(f"unknown quirk {text!r}: choose from {', '.join(QUIRKS)}")
+        raise argparse.ArgumentTypeError(
+            f"unknown quirk {text!r}: use {REFERENCE} or one of {', '.join(QUIRKS)}"
+        )
     return text
 
 
@@ -307,23 +209,83 @@ def _node_name(text: str) -> str:
 
     if not is_dns1123_subdomain(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no node's name: use lower case letters, digits, - and ."
+            f"invalid node name {text!r}: use lower case letters, digits, - and ."
         )
     return text
 
 
+_TYPES: dict[str, Callable[[str], Any]] = {
+    "kubelet_version": _version,
+    "feature_gates": _gates,
+    "topology_options": _pair,
+    "declared_resources": device_resource,
+    "quirks": _quirk,
+    "node_name": _node_name,
+}
+"""How to parse settings that are not numbers and have no choices."""
+
+
 def number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], NumberT]:
-    """An argument's type: a finite number from ``least`` on."""
+    """Return an argument type: a finite number of at least ``least``."""
 
     def read(text: str) -> NumberT:
         try:
             value = kind(text)
         except ValueError:
             value = None
+        # Also rejects NaN, which compares false with everything.
         if value is None or not least <= value < math.inf:
-            floor = f" from {least:g}" if math.isfinite(least) else ""
-            what = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what}{floor}")
+            bound = f" of at least {least:g}" if math.isfinite(least) else ""
+            expected = f"{'a whole number' if kind is int else 'a number'}{bound}"
+            raise argparse.ArgumentTypeError(f"invalid value {text!r}: expected {expected}")
         return value
 
     return read
+
+
+# -- devices: RESOURCE=COUNT[@NODE,…] ----------------------------------------------------
+
+DEVICES_FORM = "RESOURCE=COUNT[@NODE,…]"
+DEVICES_EXAMPLES = "vendor.com/gpu=8, vendor.com/gpu=8@0,1 or vendor.com/gpu=2@0,6@1"
+
+
+class DeviceOption(NamedTuple):
+    """A resource, and for each of its devices the NUMA node or None."""
+
+    resource: str
+    nodes: tuple[int | None, ...]
+
+
+class OnePerResource(argparse.Action):
+    """Appends an option. Rejects what a plugin could not register."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        try:
+            resource = device_resource(values.resource)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
+        # A new list each time: the default of argparse is shared by all parsers.
+        before = getattr(namespace, self.dest)
+        if resource in {each.resource for each in before}:
+            text = f"{resource} is given twice: use one option, such as {DEVICES_EXAMPLES}"
+            raise argparse.ArgumentError(self, text)
+        setattr(namespace, self.dest, [*before, values])
+
+
+def device_option(text: str) -> DeviceOption:
+    """Parse the devices of a resource; see ``places`` for the numbers."""
+    from devicemanager.kubelet.inmemory.devices import TooManyDevices, places
+
+    # From the right: nothing after the resource contains an equals sign.
+    resource, _, groups = text.rpartition("=")
+    try:
+        if not resource:
+            raise ValueError
+        return DeviceOption(resource, places(groups))
+    except TooManyDevices as error:
+        raise argparse.ArgumentTypeError(f"invalid devices {text!r}: {error}") from None
+    except ValueError:
+        expected = f"expected {DEVICES_FORM}, such as {DEVICES_EXAMPLES}"
+        raise argparse.ArgumentTypeError(f"invalid devices {text!r}: {expected}") from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from devicemanager.cli import files
+from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.options import (
     CommandError,
     CommandParser,
@@ -48,6 +49,7 @@ def add(subparsers: Subparsers) -> None:
         "--output",
         dest="archive",
         metavar="FILE",
+        type=files.file_name,
         help="new file for the archive; - for standard output (default: a name with the node's "
         "name and the time)",
     )
@@ -60,39 +62,29 @@ def add(subparsers: Subparsers) -> None:
         _show,
         "list problems and fixes; exit status 0 if there are none, else 1",
     )
-    show.add_argument(
-        "file", metavar="FILE", type=files.file_name, help="snapshot archive; - for standard input"
-    )
+    add_file(show, "file", "snapshot archive; - for standard input")
     add_format(show, "text", "json")
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("paths on this machine")
-    group.add_argument(
-        "--host",
-        metavar="DIR",
-        type=files.directory,
-        default="/",
-        help="root of the node's file system (default: /)",
-    )
-    group.add_argument(
+    add_directory(group, "--host", "root of the node's file system (default: /)", default="/")
+    add_directory(
+        group,
         "--root",
-        metavar="DIR",
-        type=files.directory,
-        help="directory of the kubelet, for example of a mock kubelet (default: that of the "
+        "directory of the kubelet, for example of a mock kubelet (default: that of the "
         "running kubelet, or var/lib/kubelet)",
     )
-    group.add_argument(
+    add_directory(
+        group,
         "--plugin-dir",
-        metavar="DIR",
-        type=files.directory,
-        help="directory where plugins register (default: var/lib/kubelet/device-plugins; with "
+        "directory where plugins register (default: var/lib/kubelet/device-plugins; with "
         "--root, device-plugins in it)",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--kubelet-config",
-        metavar="FILE",
-        help="configuration file of the kubelet (default: that of the running kubelet, or "
+        "configuration file of the kubelet (default: that of the running kubelet, or "
         "config.yaml in its directory)",
     )
 
@@ -105,6 +97,7 @@ def _take(args: argparse.Namespace) -> int:
         None if each is None else Path(each).absolute()
         for each in (args.root, args.plugin_dir, args.kubelet_config)
     )
+    # A part that cannot be read does not stop the others.
     snapshot = collect(Places.find(Path(args.host), root, plugin_dir, config))
     name = args.archive or _name(snapshot)
     _write(name, archive(snapshot))
@@ -176,6 +169,7 @@ def unpacked(data: bytes, name: str) -> Snapshot:
     """Return the snapshot in an archive. Raises CommandError and SnapshotError."""
     try:
         from devicemanager.snapshot.reading import read_snapshot
+    # Only reading needs the extra: a snapshot can be taken on any node.
     except ModuleNotFoundError as error:
         raise CommandError(not_installed(error, "snapshot")) from None
     return read_snapshot(data, name)

@@ -1,9 +1,9 @@
-"""Standard output that never keeps its writer waiting.
+"""Standard output that never blocks its writers.
 
-What happens in a kubelet is printed on the thread on which it happens, and a reader that has
-stopped reading (a pager, a debugger, Ctrl-S) would hold that thread in ``write``: no plugin
-could register, and the signal to stop would go unheard. So lines wait in a queue of bounded
-size, and what does not fit is dropped and counted.
+The kubelet prints an event on the thread where it happens. A reader that stops reading (a pager,
+a debugger, Ctrl-S) would block that thread in ``write``: no plugin could register, and a signal
+to stop would have no effect. Therefore lines wait in a queue of limited size. Lines that do not
+fit are dropped and counted.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from collections.abc import Callable
 
 __all__ = ["OutputQueue"]
 
+# Several ten thousand events: enough for a reader that pauses, and little memory.
 _LIMIT = 4 << 20
-"""Bytes that wait for the reader; more are dropped."""
+"""Bytes that can wait for the reader; more are dropped."""
+# The capacity of a pipe on Linux: larger writes block in any case.
 _AT_ONCE = 1 << 16
 _PATIENCE = 1.0
-"""Seconds without progress after which ``close`` leaves the rest."""
+"""Seconds without progress after which ``close`` drops the rest."""
 
 Notice = Callable[[int], str]
-"""Makes the line that stands where so many texts are missing."""
+"""Returns the line that replaces a number of dropped texts."""
 
 
 class OutputQueue:
-    """Writes texts in order, on a thread of its own. ``put`` never waits."""
+    """Writes texts in order, on a separate thread. ``put`` never blocks."""
 
     def __init__(
         self,
@@ -37,12 +39,14 @@ class OutputQueue:
         limit: int = _LIMIT,
         patience: float = _PATIENCE,
     ) -> None:
-        """``failed`` is called once, on the queue's thread, if the reader is gone or the disk
-        full; what comes afterwards is dropped without a word."""
+        """``failed`` is called once, on the queue's thread, for a broken pipe or a full disk.
+
+        Later texts are dropped silently.
+        """
         self._notice = notice
         self._failed = failed
-        # Not through sys.stdout: a thread that is stuck in its buffer holds a lock that the
-        # interpreter's end waits for.
+        # Not sys.stdout: a thread that is blocked in its buffer holds a lock that the exit of
+        # the interpreter waits for.
         self._descriptor = descriptor
         self._limit = limit
         self._patience = patience
@@ -58,42 +62,45 @@ class OutputQueue:
         self._thread.start()
 
     def put(self, text: str) -> None:
-        """Print ``text`` when it is its turn, or count it as dropped."""
+        """Queue a text, or count it as dropped if the queue is full."""
         data = text.encode("utf-8", "backslashreplace")
         with self._changed:
+            # Late events of other threads are normal during a shutdown.
             if self._closed or self._ended:
                 return
             if self._size + len(data) > self._limit:
                 self._dropped += 1
                 return
-            self._tell_dropped()
+            # At the place of the gap, as soon as there is room for a line again.
+            self._report_dropped()
             self._append(data)
             self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until all that was put is written, as long as the reader takes any of it."""
+        """Wait until everything is written, as long as the reader makes progress."""
         with self._changed:
             while self._size and self._advances():
                 pass
 
     def close(self) -> None:
-        """Write what waits, as long as the reader takes any of it."""
+        """Write what is queued, as long as the reader makes progress."""
         with self._changed:
-            self._tell_dropped()
+            self._report_dropped()
             self._closed = True
             self._changed.notify_all()
+            # A reader that makes progress gets everything; a blocked one must not delay the exit.
             while self._advances():
                 pass
 
     def _advances(self) -> bool:
-        """Wait until more is written. False at the end, or if the reader takes nothing."""
+        """Wait until more is written. False at the end, or without progress."""
         before = self._written
         moved = self._changed.wait_for(
             lambda: self._ended or self._written != before, self._patience
         )
         return moved and not self._ended
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         if self._dropped:
             self._append(self._notice(self._dropped).encode("utf-8", "backslashreplace"))
             self._dropped = 0
@@ -107,13 +114,14 @@ class OutputQueue:
             while data := self._next():
                 self._write(data)
         except OSError as error:
+            # Ended first: `failed` may stop the program, which calls close() and would wait.
             self._end()
             self._failed(error)
         else:
             self._end()
 
     def _next(self) -> bytes:
-        """Some of what waits; empty at the end."""
+        """Return part of the queue; empty at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             taken: list[bytes] = []
@@ -126,6 +134,7 @@ class OutputQueue:
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
+            # A pipe can accept a part; the size shows progress to `close`.
             count = os.write(self._descriptor, rest)
             rest = rest[count:]
             with self._changed:

@@ -1,4 +1,4 @@
-"""``devicemanager top``: a kubelet's devices and who holds them, live."""
+"""``devicemanager top``: show the devices of a kubelet and their containers, live."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from podresources import PodResourcesClient
 
 _DESCRIPTION = """\
-Show the devices of a node and who holds them, as any kubelet's PodResources service tells: live
-on a terminal; elsewhere, with --plain and with -o json once. The service tells no unhealthy
-devices, no plugins and no events; a mock kubelet shows them under `devicemanager run`.
+Show the devices of a node and the containers they are allocated to. The source is the PodResources
+API of any kubelet. On a terminal the view is live; otherwise, and with --plain or -o json, it is
+printed once. The API has no unhealthy devices, plugins or events; for a mock kubelet, use
+`devicemanager run` to see them.
 """
 _WIDTH = 80
 
@@ -38,9 +39,9 @@ def add(subparsers: Subparsers) -> None:
         type=_seconds,
         default=2.0,
         metavar="SECONDS",
-        help="between two looks (default: 2)",
+        help="refresh interval (default: 2)",
     )
-    parser.add_argument("--once", action="store_true", help="look once, and print it")
+    parser.add_argument("--once", action="store_true", help="print once and exit")
     add_format(parser, "text", "json")
     live.add_live(parser)
 
@@ -51,7 +52,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600 seconds")
+        raise argparse.ArgumentTypeError(
+            f"invalid interval {text!r}: use a number of seconds from 0.1 to 3600"
+        )
     return seconds
 
 
@@ -62,17 +65,19 @@ def _run(args: argparse.Namespace) -> int:
 
     check_socket(args.socket)
     view = PodResourcesView(f"PodResources at {args.socket}")
+    # Retries: all clients of a kubelet share its limit of requests.
     with PodResourcesClient(args.socket, rate_limit_attempts=8) as client:
         if args.once or args.plain or args.output == "json" or not is_live_terminal():
-            return _print(_ask(client, view), args)
+            return _print(_fetch(client, view), args)
         return _show(client, view, args)
 
 
-def _ask(client: PodResourcesClient, view: PodResourcesView) -> NodeView:
-    """Raises PodResourcesError."""
+def _fetch(client: PodResourcesClient, view: PodResourcesView) -> NodeView:
+    """Return the current picture of the node. Raises PodResourcesError."""
     from podresources import MethodUnavailable
 
     pods = client.list()
+    # Old kubelets do not have GetAllocatableResources, and newer ones can disable it.
     try:
         return view.refresh(pods, client.get_allocatable())
     except MethodUnavailable:
@@ -87,6 +92,7 @@ def _print(picture: NodeView, args: argparse.Namespace) -> int:
         print_json("top", _data(picture))
         return 0
     written = console(no_color=args.no_color or None, highlight=False)
+    # A fixed width for files: the output must not depend on where it is created.
     width = written.width if sys.stdout.isatty() else _WIDTH
     for line in whole(picture, width, glyphs_for(sys.stdout.encoding)):
         written.print(line, no_wrap=True, overflow="ignore", crop=False)
@@ -94,7 +100,7 @@ def _print(picture: NodeView, args: argparse.Namespace) -> int:
 
 
 def _data(picture: NodeView) -> dict[str, object]:
-    """A picture as docs/json.md says."""
+    """Return a picture in the form of docs/json.md."""
     return {
         "numa_nodes": list(picture.numa_nodes),
         "resources": [
@@ -144,15 +150,16 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
     from devicemanager.cli.stopping import Stopped, StopSignals
     from devicemanager.observe.terminal.session import TerminalSignals
 
-    with StopSignals() as signals, _Asking(client, view, args.interval) as asking:
+    with StopSignals() as signals, _Poller(client, view, args.interval) as poller:
         failures: list[BaseException] = []
 
         def ended(error: BaseException | None) -> None:
+            # Raised later by the main thread, after the terminal is restored.
             failures.extend([] if error is None else [error])
             signals.give_up()
 
-        shown = live.live_view(args, lambda: asking.latest, ended)
-        asking.changed = shown.say
+        shown = live.live_view(args, lambda: poller.latest, ended)
+        poller.changed = shown.say
         signals.first = shown.end
         try:
             with TerminalSignals(shown):
@@ -160,6 +167,7 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
                 try:
                     with signals.interruptible():
                         signals.wait()
+                # A signal is a normal end, even if the view failed at the same time.
                 except Stopped:
                     failures.clear()
         finally:
@@ -169,19 +177,20 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
     return 0
 
 
-class _Asking:
-    """Asks the kubelet again and again, on a thread of its own."""
+class _Poller:
+    """Reads the state of the kubelet periodically, on a separate thread."""
 
     def __init__(self, client: PodResourcesClient, view: PodResourcesView, interval: float) -> None:
-        self.latest: NodeView = _ask(client, view)
-        """The picture of the latest answer."""
+        # In the caller's thread: a wrong socket is an error at once, before the view starts.
+        self.latest: NodeView = _fetch(client, view)
+        """The latest picture."""
         self.changed: Callable[[str], None] = lambda notice: None
-        """Called after each answer, with what went wrong; empty if nothing did."""
+        """Called after each request, with the error; empty after a success."""
         self._client = client
         self._view = view
         self._interval = interval
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="asking", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="poller", daemon=True)
 
     def _work(self) -> None:
         from podresources import PodResourcesError
@@ -189,9 +198,10 @@ class _Asking:
         since = ""
         while not self._closing.wait(self._interval):
             try:
-                self.latest = _ask(self._client, self._view)
+                self.latest = _fetch(self._client, self._view)
                 since = notice = ""
             except PodResourcesError as error:
+                # The last picture stays; the notice says since when it is out of date.
                 since = since or time.strftime("%H:%M:%S")
                 notice = f"since {since}: {error}"
             self.changed(notice)
@@ -207,5 +217,6 @@ class _Asking:
         traceback: TracebackType | None,
     ) -> None:
         self._closing.set()
+        # First: it aborts a request in flight, which the join would wait for.
         self._client.close()
         self._thread.join()

@@ -82,7 +82,7 @@ FLAGS = (
     Flag(
         "quirks", "admission", "NAME",
         "enable a known bug of the kubelet, such as Q4; `reference` enables all that the version "
-        "has. An unknown name lists them", name="quirk", repeated=True,
+        "has; an unknown name lists all", name="quirk", repeated=True,
     ),
     Flag(
         "wait_for_plugin", "serving", "SECONDS",

@@ -1,4 +1,4 @@
-"""What a command prints with ``-o json``."""
+"""Read the records that a command prints with ``-o json``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Record = dict[str, Any]
 
 
 def until(process: subprocess.Popen[Any], test: Callable[[Record], bool]) -> list[Record]:
-    """The records up to one that fits."""
+    """Yield the records up to a matching one."""
     assert process.stdout is not None
     found: list[Record] = []
     for line in process.stdout:
@@ -22,5 +22,5 @@ def until(process: subprocess.Popen[Any], test: Callable[[Record], bool]) -> lis
 
 
 def until_ready(process: subprocess.Popen[Any]) -> list[Record]:
-    """The records up to the one that says that the command serves."""
+    """Return the records up to the one that reports that the command is ready."""
     return until(process, lambda record: bool(record["kind"] == "ready"))

@@ -72,8 +72,14 @@ def test_failed_check_sets_the_exit_status(capsys: pytest.CaptureFixture[str]) -
         (["check", "--report", "json=/nowhere/x", "--", "x"], "cannot write report /nowhere/x"),
         (["check", "--report", "json=/", "--", "x"], "cannot write report /"),
         (["check", "--hook", "x", "--", "x"], "invalid value 'x': expected NAME=VALUE"),
-        (["check", "--resource", "", "--", "x"], "'' is no device resource like vendor.com/gpu"),
-        (["check", "--resource", "gpu", "--", "x"], "'gpu' is no device resource like vendor"),
+        (
+            ["check", "--resource", "", "--", "x"],
+            "invalid resource '': expected a name with a domain, such as vendor.com/gpu",
+        ),
+        (
+            ["check", "--resource", "gpu", "--", "x"],
+            "invalid resource 'gpu': expected a name with a domain",
+        ),
         (["check", "--waivers", "/nowhere", "--", "x"], "cannot read waivers /nowhere"),
         (["check", "--kubelet-version", "1.2", "--", "x"], "1.2"),
     ],

@@ -1,4 +1,4 @@
-"""``devicemanager checkpoint repair`` and ``edit``: what they say, and what they leave alone."""
+"""``devicemanager checkpoint repair`` and ``edit``: output, and files that stay unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def root(directory: Path) -> Path:
 
 @pytest.fixture
 def file(root: Path) -> Path:
-    """A checkpoint that is cut off in its last entry."""
+    """A checkpoint truncated in its last entry."""
     data = checkpoint.dumps(WHOLE)
     path = root / "device-plugins" / NAME
     path.write_bytes(data[: data.index(b'"u-2"') + 5])
@@ -50,18 +50,18 @@ def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
     return status, captured.out, captured.err
 
 
-def test_without_being_told_to_nothing_is_written(file: Path, root: Path, capsys: Any) -> None:
+def test_repair_is_a_dry_run_by_default(file: Path, root: Path, capsys: Any) -> None:
     before = file.read_bytes()
     status, out, err = run(capsys, "repair", str(file))
     assert (status, err) == (1, "")
     assert [line.removeprefix(f"{file}: ") for line in out.splitlines()] == [
         f"not JSON at character {len(before)}: Expecting ',' delimiter: the file is truncated or "
         "damaged",
-        'left out: an entry of pod "u-2"',
+        'removed: an entry of pod "u-2"',
         "note: the registered resources are lost: each returns when its plugin registers again",
         "kept: 2 pod device entries, 0 registered resources",
-        "nothing is written: --write puts it in the file's place and keeps a copy, --to OTHER "
-        "writes it elsewhere",
+        "dry run: --write replaces the file and keeps a copy, --to OTHER writes the result "
+        "elsewhere",
     ]
     assert file.read_bytes() == before
     assert names(root) == ["device-plugins"]
@@ -73,7 +73,7 @@ def test_write_replaces_the_file_and_keeps_a_copy(file: Path, root: Path, capsys
     # Not in device-plugins, which kubelets up to 1.32 clear.
     copy = root / f"{NAME}.before-1"
     assert status == 0
-    assert out.endswith(f"{file}: written to {file}; what it was is in {copy}\n")
+    assert out.endswith(f"{file}: written to {file}; the previous file is {copy}\n")
     assert copy.read_bytes() == before
     assert checkpoint.load(file).entries == ENTRIES[:2]
     assert file.stat().st_mode & 0o777 == 0o640
@@ -92,7 +92,7 @@ def test_write_replaces_the_file_and_keeps_a_copy(file: Path, root: Path, capsys
     assert (root / f"{NAME}.before-2").read_bytes() == before
 
 
-def test_a_link_stays_a_link(file: Path, root: Path, capsys: Any) -> None:
+def test_write_preserves_a_symbolic_link(file: Path, root: Path, capsys: Any) -> None:
     link = root / "link"
     link.symlink_to(file)
     assert run(capsys, "repair", str(link), "--write")[0] == 0
@@ -100,20 +100,20 @@ def test_a_link_stays_a_link(file: Path, root: Path, capsys: Any) -> None:
     assert checkpoint.load(file).entries == ENTRIES[:2]
 
 
-def test_under_a_kubelet_that_runs_nothing_is_replaced(file: Path, root: Path, capsys: Any) -> None:
+def test_write_is_rejected_while_a_kubelet_runs(file: Path, root: Path, capsys: Any) -> None:
     before = file.read_bytes()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(file.parent / "kubelet.sock"))
         server.listen()
         status, _, err = run(capsys, "repair", str(file), "--write")
         assert (status, file.read_bytes()) == (2, before)
-        assert f"a kubelet serves {file.parent}/kubelet.sock: it would overwrite the file" in err
+        assert f"a kubelet serves {file.parent}/kubelet.sock and would overwrite the file" in err
         assert names(root) == ["device-plugins"]
-    # One that was killed leaves its socket.
+    # A killed kubelet leaves its socket behind.
     assert run(capsys, "repair", str(file), "--write")[0] == 0
 
 
-def test_a_file_that_changes_meanwhile_is_not_replaced(
+def test_write_is_rejected_if_the_file_changed_meanwhile(
     file: Path, root: Path, capsys: Any, monkeypatch: Any
 ) -> None:
     honest = checkpoint.repair
@@ -125,27 +125,27 @@ def test_a_file_that_changes_meanwhile_is_not_replaced(
     monkeypatch.setattr(checkpoint, "repair", and_a_kubelet_writes)
     status, _, err = run(capsys, "repair", str(file), "--write")
     assert (status, checkpoint.load(file)) == (2, WHOLE)
-    assert f"{file} has changed meanwhile: is its kubelet stopped?" in err
+    assert f"{file} has changed meanwhile: stop its kubelet" in err
     assert names(root) == ["device-plugins"]
 
 
-def test_what_cannot_be_copied_is_not_replaced(file: Path, root: Path, capsys: Any) -> None:
+def test_write_is_rejected_if_no_copy_can_be_made(file: Path, root: Path, capsys: Any) -> None:
     before = file.read_bytes()
     status, _, err = run(capsys, "repair", str(file), "--write", "--copies", str(root / "none"))
     assert (status, file.read_bytes()) == (2, before)
     assert err == f"devicemanager: error: --copies: {root}/none is not a directory\n"
 
 
-def test_another_file_is_never_overwritten(file: Path, root: Path, capsys: Any) -> None:
+def test_to_never_overwrites_a_file(file: Path, root: Path, capsys: Any) -> None:
     other = root / "other"
     status, out, _ = run(capsys, "repair", str(file), "--to", str(other))
     assert (status, out.splitlines()[-1]) == (0, f"{file}: written to {other}")
     assert checkpoint.load(other).entries == ENTRIES[:2]
     status, _, err = run(capsys, "repair", str(file), "--to", str(other))
-    assert (status, err) == (2, f"devicemanager: error: {other} exists: name another file\n")
+    assert (status, err) == (2, f"devicemanager: error: {other} exists: use another file name\n")
 
 
-def test_from_standard_input_to_standard_output(
+def test_repair_works_from_standard_input_to_standard_output(
     file: Path, capsysbinary: Any, monkeypatch: Any
 ) -> None:
     def piped(*argv: str) -> tuple[int, bytes, bytes]:
@@ -161,30 +161,32 @@ def test_from_standard_input_to_standard_output(
     assert b"-: kept: 2 pod device entries" in err
     status, out, err = piped("repair", "-", "--write")
     assert (status, out) == (2, b"")
-    assert b"- is no file that can be replaced: give --to" in err
+    assert b"cannot replace - (not a regular file): use --to PATH" in err
 
 
 @pytest.mark.parametrize("content", ["", "{", "\0" * 9, '{"Data":{}}x'])
-def test_where_nothing_can_be_saved_nothing_is_written(
+def test_repair_rejects_a_file_without_readable_content(
     file: Path, content: str, capsys: Any
 ) -> None:
     file.write_text(content)
     status, out, err = run(capsys, "repair", str(file), "--write")
     assert (status, out, file.read_text()) == (2, "", content)
-    assert err.endswith("nothing of it can be saved: move it away, and the kubelet starts afresh\n")
+    assert err.endswith(
+        "nothing can be recovered: move the file away, and the kubelet starts without it\n"
+    )
 
 
-def test_a_repair_as_data(file: Path, capsys: Any) -> None:
+def test_repair_as_json(file: Path, capsys: Any) -> None:
     status, out, err = run(capsys, "repair", str(file), "-o", "json")
-    told = json.loads(out)
+    report = json.loads(out)
     assert (status, err) == (1, "")
-    assert told["schema"] == "devicemanager.checkpoint-repair/v1"
-    assert (told["changed"], told["pod_device_entries"], told["written"]) == (True, 2, None)
-    assert told["dropped"] == ['an entry of pod "u-2"']
+    assert report["schema"] == "devicemanager.checkpoint-repair/v1"
+    assert (report["changed"], report["pod_device_entries"], report["written"]) == (True, 2, None)
+    assert report["dropped"] == ['an entry of pod "u-2"']
     status, out, _ = run(capsys, "repair", str(file), "--write", "-o", "json")
-    told = json.loads(out)
-    assert (status, told["written"]) == (0, str(file))
-    assert Path(told["copy"]).exists()
+    report = json.loads(out)
+    assert (status, report["written"]) == (0, str(file))
+    assert Path(report["copy"]).exists()
 
 
 @pytest.mark.parametrize(
@@ -197,36 +199,36 @@ def test_a_repair_as_data(file: Path, capsys: Any) -> None:
         (["edit", "none", "--drop-pod", "u"], "checkpoint-edit"),
     ],
 )
-def test_a_failure_is_data_too(
+def test_failure_as_json(
     argv: list[str], schema: str, capsys: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     status, out, err = run(capsys, *argv, "-o", "json")
-    told = json.loads(out)
+    report = json.loads(out)
     assert status == 2
-    assert told["schema"] == f"devicemanager.{schema}/v1"
-    assert err == f"devicemanager: error: {told['error']}\n"
+    assert report["schema"] == f"devicemanager.{schema}/v1"
+    assert err == f"devicemanager: error: {report['error']}\n"
 
 
-def test_the_file_and_what_is_said_of_it_do_not_mix(file: Path, capsys: Any) -> None:
+def test_file_on_standard_output_is_not_mixed_with_messages(file: Path, capsys: Any) -> None:
     status, _, err = run(capsys, "repair", str(file), "--to", "-", "-o", "json")
     assert status == 2
-    assert "--to - and -o json would both write to standard output" in err
+    assert "--to - and -o json both write to standard output" in err
 
 
 # --- edit
 
 
-def test_pods_are_taken_out(file: Path, capsys: Any) -> None:
+def test_edit_removes_pods(file: Path, capsys: Any) -> None:
     file.write_bytes(checkpoint.dumps(WHOLE))
     status, out, err = run(capsys, "edit", str(file), "--drop-pod", "")
-    assert (status, out) == (2, "") and "a pod's UID is expected, not an empty text" in err
+    assert (status, out) == (2, "") and "expected the UID of a pod, not an empty text" in err
     drop = ["--drop-pod", "u-0", "--drop-pod", "u-2"]
     status, out, _ = run(capsys, "edit", str(file), *drop)
     assert status == 1
     assert out.splitlines()[:3] == [
-        f"{file}: left out: pod u-0, container main, resource {GPU}",
-        f"{file}: left out: pod u-2, container main, resource {GPU}",
+        f"{file}: removed: pod u-0, container main, resource {GPU}",
+        f"{file}: removed: pod u-2, container main, resource {GPU}",
         f"{file}: kept: 1 pod device entries, 1 registered resources",
     ]
     assert checkpoint.load(file) == WHOLE
@@ -234,21 +236,21 @@ def test_pods_are_taken_out(file: Path, capsys: Any) -> None:
     assert checkpoint.load(file) == Checkpoint(ENTRIES[1:2], WHOLE.registered_devices)
 
 
-def test_a_pod_that_is_not_there_is_wrong_usage(file: Path, capsys: Any) -> None:
+def test_edit_rejects_an_unknown_pod(file: Path, capsys: Any) -> None:
     file.write_bytes(checkpoint.dumps(WHOLE))
     status, out, err = run(capsys, "edit", str(file), "--drop-pod", "u-9", "--write")
     assert (status, out) == (2, "")
-    assert err.endswith("no pod u-9 holds a device; there are: u-0, u-1, u-2\n")
+    assert err.endswith("unknown pod u-9: use one of u-0, u-1, u-2\n")
     assert checkpoint.load(file) == WHOLE
 
 
-def test_a_damaged_file_is_repaired_before_it_is_edited(file: Path, capsys: Any) -> None:
+def test_edit_rejects_a_damaged_file(file: Path, capsys: Any) -> None:
     status, _, err = run(capsys, "edit", str(file), "--drop-pod", "u-0")
     assert status == 2
-    assert err.endswith("`devicemanager checkpoint repair` comes first\n")
+    assert err.endswith("use `devicemanager checkpoint repair` first\n")
 
 
-def test_show_names_what_cannot_be_read(file: Path, capsys: Any) -> None:
+def test_show_lists_unreadable_parts(file: Path, capsys: Any) -> None:
     status, out, _ = run(capsys, "show", str(file))
     assert status == 1
     assert 'cannot be read: an entry of pod "u-2"\n' in out
@@ -258,7 +260,7 @@ def test_show_names_what_cannot_be_read(file: Path, capsys: Any) -> None:
     assert f'{file}: cannot be read: an entry of pod "u-2"\n' in out
 
 
-def test_standard_input_may_be_text(capsys: Any, monkeypatch: Any) -> None:
+def test_standard_input_can_be_a_text_stream(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(checkpoint.dumps(WHOLE).decode()))
     assert run(capsys, "edit", "-", "--drop-pod", "u-1")[0] == 1
 
@@ -280,7 +282,7 @@ def pods_shown(out: str) -> list[str]:
 NAMED = ["pod ml/train (u-train), container main", "pod ml/infer (u-infer), container main"]
 
 
-def test_names_from_a_snapshot(snapshot: Path, tmp_path: Path, capsys: Any) -> None:
+def test_show_takes_pod_names_from_a_snapshot(snapshot: Path, tmp_path: Path, capsys: Any) -> None:
     status, out, _ = run(capsys, "show", str(snapshot))
     assert (status, pods_shown(out)) == (0, NAMED)
     plain = tmp_path / "plain"
@@ -289,11 +291,11 @@ def test_names_from_a_snapshot(snapshot: Path, tmp_path: Path, capsys: Any) -> N
     status, out, _ = run(capsys, "show", str(plain), "--snapshot", str(snapshot))
     assert (status, pods_shown(out)) == (0, NAMED)
     _, out, _ = run(capsys, "show", str(snapshot), "-o", "json")
-    told = [each["pod"] for each in json.loads(out)["pod_device_entries"]]
-    assert told == ["ml/train", "ml/infer"]
+    report = [each["pod"] for each in json.loads(out)["pod_device_entries"]]
+    assert report == ["ml/train", "ml/infer"]
 
 
-def test_names_from_podresources(root: Path, capsys: Any) -> None:
+def test_show_takes_pod_names_from_podresources(root: Path, capsys: Any) -> None:
     (root / "saved").write_bytes(made_up.WHOLE.checkpoint or b"")
     with PodResourcesServer(MemorySource(made_up.WHOLE.pods or ()), root / "s") as server:
         where = ["--socket", str(server.socket_path)]
@@ -301,7 +303,7 @@ def test_names_from_podresources(root: Path, capsys: Any) -> None:
     assert pods_shown(out) == NAMED
 
 
-def test_names_from_kubectl(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_show_takes_pod_names_from_kubectl(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     (tmp_path / "saved").write_bytes(made_up.WHOLE.checkpoint or b"")
     mirror = {"kubernetes.io/config.hash": "u-infer"}
     items = [
@@ -318,7 +320,7 @@ def test_names_from_kubectl(tmp_path: Path, capsys: Any, monkeypatch: Any) -> No
         assert pods_shown(run(capsys, *where, "-")[1]) == [NAMED[0], "pod u-infer, container main"]
     monkeypatch.setattr("sys.stdin", None)
     twice = run(capsys, "show", "-", "--pods", "-")
-    assert "standard input, -, is given more than once" in twice[2]
+    assert "- (standard input) is given more than once" in twice[2]
     for content in ("[", "[]", '{"items": 5}', '{"items": [5]}', "{}", "[" * 100_000):
         pods.write_text(content)
         status, out, err = run(capsys, *where, str(pods), "-o", "json")
@@ -327,16 +329,14 @@ def test_names_from_kubectl(tmp_path: Path, capsys: Any, monkeypatch: Any) -> No
         assert "kubectl get pods" in err
 
 
-def test_the_checkpoint_of_a_snapshot_is_a_checkpoint(
-    snapshot: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_checkpoint_in_a_snapshot_is_read(snapshot: Path, tmp_path: Path, capsys: Any) -> None:
     assert run(capsys, "verify", str(snapshot))[0] == 0
     plain = tmp_path / "plain"
     plain.write_bytes(made_up.WHOLE.checkpoint or b"")
     assert run(capsys, "diff", str(snapshot), str(plain))[:2] == (0, "")
     status, _, err = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--write")
     assert status == 2
-    assert f"{snapshot} is no file that can be replaced: give --to" in err
+    assert f"cannot replace {snapshot} (not a regular file): use --to PATH" in err
     other = tmp_path / "other"
     edited = run(capsys, "edit", str(snapshot), "--drop-pod", "u-train", "--to", str(other))
     assert edited[0] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_validate_counts_valid_objects(files: str, capsys: Any) -> None:
     )
 
 
-def test_validate_prints_one_line_per_fault(tmp_path: Path, capsys: Any) -> None:
+def test_validate_prints_one_line_per_error(tmp_path: Path, capsys: Any) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(
         yaml.safe_dump_all(
@@ -128,7 +129,7 @@ def test_validate_prints_one_line_per_fault(tmp_path: Path, capsys: Any) -> None
     for action in (["explain", "c"], ["list"]):
         status, out, err = run(capsys, *action, "--claims", str(bad))
         assert (status, out) == (2, "")
-        more = "; and 2 more faults: `devicemanager claims validate` lists them\n"
+        more = "; and 2 more errors: `devicemanager claims validate` lists them\n"
         assert err == f"devicemanager: error: {lines[0]}{more}"
 
 
@@ -172,7 +173,7 @@ def test_validate_reads_standard_input(
     monkeypatch.setattr("sys.stdin", io.StringIO("a: ["))
     status, out, _ = run(capsys, "validate", "-")
     assert (status, out[:2]) == (1, "-:")
-    once = "standard input, -, is given more than once: it can be read once"
+    once = "- (standard input) is given more than once: it can be read only once"
     assert once in run(capsys, "validate", "-", "-")[2]
     assert main(["explain", "-", "--claims", "-"]) == 2
     assert once in capsys.readouterr().err
@@ -312,7 +313,7 @@ def test_rejected_pod_has_no_claims(files: str, tmp_path: Path, capsys: Any) -> 
 def test_explain_notes_claims_that_it_ignores(tmp_path: Path, capsys: Any) -> None:
     manifest_path = pod(tmp_path, "a", "one")
     status, output = explain_pods(capsys, manifest_path, "--devices", "vendor.com/gpu=1")
-    note = "pod default/a asks for claims, which are not looked at: add --claims"
+    note = "the claims of pod default/a are ignored: add --claims"
     assert (status, output["notes"], output["pods"][0]["claims"]) == (0, [note], None)
 
 
@@ -370,3 +371,12 @@ def test_output_of_simulate_is_valid(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "hardware.yaml"
     path.write_text(out)
     assert run(capsys, "validate", str(path))[1] == "8 objects are valid\n"
+
+
+def test_pipe_instead_of_state_file_is_rejected(tmp_path: Path, capsys: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    status, _, err = run(capsys, "list", "--state", str(tmp_path / "pipe"))
+    assert (status, err) == (
+        2,
+        f"devicemanager: error: {tmp_path}/pipe is a pipe, not a regular file\n",
+    )

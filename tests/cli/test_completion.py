@@ -1,4 +1,4 @@
-"""``devicemanager completion``: scripts that know the whole command."""
+"""``devicemanager completion``: scripts for all commands."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from devicemanager.cli import main
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_every_command_and_late_options(shell, capsys):
+def test_script_has_every_command_and_late_options(shell, capsys):
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    # Of subcommands of subcommands, and options that are added when the command is called.
+    # Nested subcommands, and options that are added when the command is called.
     for word in ("ctl", "fault", "simulate-pools", "no-start", "resource-name", "recover-device"):
         assert word in script, word
 
@@ -27,7 +27,7 @@ def test_each_shell_gets_every_command_and_late_options(shell, capsys):
         ("ctl nodes leave --how sh", "shutdown"),
     ],
 )
-def test_bash_completes(tmp_path, capsys, words, completed):
+def test_bash_completes_commands_and_files(tmp_path, capsys, words, completed):
     main(["completion", "bash"])
     script = tmp_path / "script"
     script.write_text(capsys.readouterr().out)
@@ -42,7 +42,7 @@ def test_bash_completes(tmp_path, capsys, words, completed):
     assert done.stdout.split() == [completed], done.stderr
 
 
-def test_without_the_library(monkeypatch, capsys):
+def test_missing_extra_is_an_error(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
     assert "pip install 'kubelet-devicemanager[completion]'" in capsys.readouterr().err

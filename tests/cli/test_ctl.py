@@ -242,7 +242,7 @@ def test_follow_prints_new_events(mock_kubelet, server):
         (["pods", "x"], "unknown pod 'x': `devicemanager ctl pods` lists all"),
         (["finish", "a", "--exit-code", "x"], "invalid --exit-code x: expected a number"),
         (["finish", "a", "--exit-code", "1", "--exit-code", "2"], "is for all containers"),
-        (["admit", "-", "-"], "standard input, -, is given more than once"),
+        (["admit", "-", "-"], "- (standard input) is given more than once"),
         (["admit", "/missing"], "/missing: No such file or directory"),
         (["pods", "--control", "http://x/y"], "--control: invalid address 'http://x/y'"),
         (["pods", "--control", "/nowhere"], "cannot connect to the control API at /nowhere"),
@@ -251,7 +251,7 @@ def test_follow_prints_new_events(mock_kubelet, server):
         (["delete"], "the following arguments are required: POD"),
         (["admit", "{empty}"], "{empty}: the file is empty"),
         (["admit", "{binary}"], "{binary}: not UTF-8 text (byte 1)"),
-        (["admit", ""], "a file is expected, not an empty text"),
+        (["admit", ""], "expected a file, not an empty text"),
         (["apply", "{empty}"], "{empty}: the file is empty"),
         (["apply", "{text}"], "{text}: must be a mapping with apiVersion and kind, not the text"),
         (["pods", "--token-file", "{binary}"], "--token-file: {binary} is not UTF-8 text"),
@@ -259,10 +259,22 @@ def test_follow_prints_new_events(mock_kubelet, server):
             ["pods", "--control", "{kubelet_socket}"],
             "{kubelet_socket} does not serve the control API",
         ),
-        (["wait", "resource", GPU, "--count", "-1"], "--count: '-1' is not a whole number from 0"),
-        (["wait", "event", "--after", "x"], "--after: 'x' is not a whole number from 0"),
-        (["events", "--since", "x"], "--since: 'x' is not a whole number from 0"),
-        (["exit-container", "a", "main", "--exit-code", "x"], "'x' is not a whole number"),
+        (
+            ["wait", "resource", GPU, "--count", "-1"],
+            "--count: invalid value '-1': expected a whole number of at least 0",
+        ),
+        (
+            ["wait", "event", "--after", "x"],
+            "--after: invalid value 'x': expected a whole number of at least 0",
+        ),
+        (
+            ["events", "--since", "x"],
+            "--since: invalid value 'x': expected a whole number of at least 0",
+        ),
+        (
+            ["exit-container", "a", "main", "--exit-code", "x"],
+            "invalid value 'x': expected a whole number",
+        ),
     ],
 )
 def test_user_errors(ctl, mock_kubelet, tmp_path, words, text):

@@ -26,7 +26,7 @@ SINGLE = ["--topology-policy", "single-numa-node"]
 
 @pytest.fixture
 def pod(tmp_path: Path) -> Any:
-    """Writes a manifest and returns its path."""
+    """Return a function that writes a manifest and returns its path."""
 
     def write(name: str, *containers: dict[str, int], **options: Any) -> str:
         path = tmp_path / f"{name}.yaml"
@@ -57,7 +57,7 @@ def shown_on_the_page() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("command", "output"), shown_on_the_page())
-def test_the_page_shows_what_comes_out(
+def test_page_shows_the_real_output(
     command: str, output: str, capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -66,7 +66,7 @@ def test_the_page_shows_what_comes_out(
     assert status == (" rejected: " in output)
 
 
-def test_the_page_has_a_rejection_and_an_admission() -> None:
+def test_page_has_a_rejection_and_an_admission() -> None:
     first = [output.splitlines()[0] for _, output in shown_on_the_page()]
     assert first == [
         "pod default/torn rejected: TopologyAffinityError",
@@ -98,11 +98,11 @@ def test_pods_are_admitted_one_after_another(pod: Any, capsys: Any) -> None:
         "in use:\n"
         f"  {GPU} gpu-0: pod default/a, container main\n"
     )
-    # The other way round both fit.
+    # In the opposite order, both fit.
     assert explain(capsys, *reversed(pods), "--devices", f"{GPU}=3@0")[0] == 0
 
 
-def test_all_explains_every_pod(pod: Any, capsys: Any) -> None:
+def test_all_flag_explains_every_pod(pod: Any, capsys: Any) -> None:
     pods = [pod("a", {GPU: 3}), pod("b", {GPU: 1})]
     status, out, _ = explain(capsys, *pods, "--all", "--devices", f"{GPU}=2")
     assert status == 0
@@ -110,17 +110,17 @@ def test_all_explains_every_pod(pod: Any, capsys: Any) -> None:
         "pod default/a rejected",
         "pod default/b admitted",
     ]
-    status, told = data(capsys, *pods, "--all", "--devices", f"{GPU}=2")
-    assert [each["admitted"] for each in told["pods"]] == [False, True]
-    assert told["pods"][0]["reason"] == "UnexpectedAdmissionError"
+    status, report = data(capsys, *pods, "--all", "--devices", f"{GPU}=2")
+    assert [each["admitted"] for each in report["pods"]] == [False, True]
+    assert report["pods"][0]["reason"] == "UnexpectedAdmissionError"
 
 
-def test_data_has_it_all(pod: Any, capsys: Any) -> None:
+def test_json_of_an_admission(pod: Any, capsys: Any) -> None:
     pods = [pod("a", {GPU: 1}), pod("b", {GPU: 1, NIC: 1})]
     devices = ["--devices", f"{GPU}=2@0,1@1", "--devices", f"{NIC}=2@0,1"]
     unhealthy = ["--unhealthy", f"{NIC}=nic-0"]
-    status, told = data(capsys, *pods, *devices, *unhealthy, *SINGLE)
-    (answer,) = told["pods"]
+    status, report = data(capsys, *pods, *devices, *unhealthy, *SINGLE)
+    (answer,) = report["pods"]
     (step,) = answer["steps"]
     assert status == 0
     assert answer["pod"]["name"] == "b"
@@ -165,12 +165,12 @@ def test_data_has_it_all(pod: Any, capsys: Any) -> None:
             "device_ids": ["gpu-0"],
         }
     ]
-    assert told["notes"] == []
+    assert report["notes"] == []
 
 
-def test_data_of_a_rejection(pod: Any, capsys: Any) -> None:
-    status, told = data(capsys, pod("a", {GPU: 2}), "--devices", f"{GPU}=2@0,1", *SINGLE)
-    (step,) = told["pods"][0]["steps"]
+def test_json_of_a_rejection(pod: Any, capsys: Any) -> None:
+    status, report = data(capsys, pod("a", {GPU: 2}), "--devices", f"{GPU}=2@0,1", *SINGLE)
+    (step,) = report["pods"][0]["steps"]
     assert status == 1
     _, short = data(capsys, pod("a", {GPU: 2}), "--devices", f"{GPU}=1@0", *SINGLE)
     summary = short["pods"][0]["steps"][0]["merge"]["summary"]
@@ -179,21 +179,21 @@ def test_data_of_a_rejection(pod: Any, capsys: Any) -> None:
     assert step["merge"]["other_policies_admitting"] == ["restricted", "best-effort", "none"]
 
 
-def test_other_policies_admit_what_they_are_said_to(pod: Any, capsys: Any) -> None:
+def test_listed_policies_really_admit_the_pod(pod: Any, capsys: Any) -> None:
     argv = [pod("a", {GPU: 1}), pod("b", {GPU: 2}), "--devices", f"{GPU}=3@0,1"]
-    _, told = data(capsys, *argv, "--unhealthy", f"{GPU}=gpu-2", *SINGLE)
-    said = told["pods"][0]["steps"][0]["merge"]["other_policies_admitting"]
-    # One GPU is left, so that no policy can give two; of the nodes alone it is another matter.
+    _, report = data(capsys, *argv, "--unhealthy", f"{GPU}=gpu-2", *SINGLE)
+    said = report["pods"][0]["steps"][0]["merge"]["other_policies_admitting"]
+    # One GPU is free, so no policy can allocate two; with free GPUs on both nodes, some can.
     assert said == ["best-effort", "none"]
     _, out, _ = explain(capsys, *argv, "--unhealthy", f"{GPU}=gpu-2", *SINGLE)
     assert f"no other policy would help: not enough free: {GPU}" in out
     for policy in ("restricted", "best-effort", "none"):
-        _, told = data(capsys, *argv, *SINGLE)
-        said = told["pods"][0]["steps"][0]["merge"]["other_policies_admitting"]
+        _, report = data(capsys, *argv, *SINGLE)
+        said = report["pods"][0]["steps"][0]["merge"]["other_policies_admitting"]
         assert (explain(capsys, *argv, "--topology-policy", policy)[0] == 0) == (policy in said)
 
 
-def test_cpus_of_the_machine_take_part(pod: Any, capsys: Any, tmp_path: Path) -> None:
+def test_cpus_of_the_machine_are_aligned(pod: Any, capsys: Any, tmp_path: Path) -> None:
     machine = tmp_path / "machine.yaml"
     machine.write_text("{nodes: 0-1, cpus: {0: 0-3, 1: 4-7}}")
     wants = {"cpu": 3, "memory": "1Gi", GPU: 1}
@@ -205,43 +205,43 @@ def test_cpus_of_the_machine_take_part(pod: Any, capsys: Any, tmp_path: Path) ->
     assert "cpu can be aligned to node 1; there is no common node" in out
 
 
-def test_an_unknown_resource(pod: Any, capsys: Any) -> None:
+def test_unknown_resource_suggests_a_similar_name(pod: Any, capsys: Any) -> None:
     typo = f"{GPU}u"
     argv = [pod("a", {typo: 1, NIC: 0, "cpu": 1}), "--devices", f"{GPU}=2"]
     status, out, _ = explain(capsys, *argv)
-    assert status == 0  # as the kubelet: admitted, without the device
+    assert status == 0  # like the kubelet: admitted without the device
     assert f"{typo}: 1 requested, not registered: the container runs without it" in out
     why = f"no plugin has registered {typo}; did you mean {GPU}?"
     assert out.endswith(f"\n\nwarning: {why}\n")
     status, out, _ = explain(capsys, *argv, "--strict")
     assert status == 1
     assert out.startswith("pod default/a rejected: ")
-    status, told = data(capsys, *argv, "--declare", typo)
-    assert (status, told["pods"][0]["reason"]) == (1, "UnexpectedAdmissionError")
-    assert told["pods"][0]["unregistered"] == {typo: why}
+    status, report = data(capsys, *argv, "--declare", typo)
+    assert (status, report["pods"][0]["reason"]) == (1, "UnexpectedAdmissionError")
+    assert report["pods"][0]["unregistered"] == {typo: why}
 
 
-def test_a_resource_like_no_other(pod: Any, capsys: Any) -> None:
+def test_unknown_resource_without_similar_name(pod: Any, capsys: Any) -> None:
     _, out, _ = explain(capsys, pod("a", {NIC: 1}), "--devices", "example.org/disk=1")
     assert out.endswith(f"\nwarning: no plugin has registered {NIC}\n")
 
 
-def test_devices_are_of_a_resource_that_a_plugin_can_have(pod: Any, capsys: Any) -> None:
+def test_devices_flag_rejects_invalid_resource_names(pod: Any, capsys: Any) -> None:
     status, _, err = explain(capsys, pod("a", {GPU: 1}), "--devices", "gpu=1")
     assert status == 2
-    assert "argument --devices: 'gpu' is no device resource like vendor.com/gpu" in err
+    assert "argument --devices: invalid resource 'gpu': expected a name with a domain" in err
 
 
-def test_a_node_without_any_source_of_devices_is_wrong_usage(pod: Any, capsys: Any) -> None:
+def test_node_without_devices_is_an_error(pod: Any, capsys: Any) -> None:
     assert explain(capsys, pod("a", {GPU: 1})) == (
         2,
         "",
-        "devicemanager: error: which devices does the node have? "
-        "Give --devices, --checkpoint, --allocatable, --snapshot or --claims\n",
+        "devicemanager: error: the node has no devices: use --devices, --checkpoint, "
+        "--allocatable, --snapshot or --claims\n",
     )
 
 
-def test_a_manifest_from_standard_input(capsys: Any, monkeypatch: Any) -> None:
+def test_manifest_from_standard_input(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(pod_manifest("a", {GPU: 1}))))
     status, out, _ = explain(capsys, "-", "--devices", f"{GPU}=1")
     assert (status, out.splitlines()[0]) == (0, "pod default/a admitted")
@@ -256,7 +256,7 @@ def test_a_manifest_from_standard_input(capsys: Any, monkeypatch: Any) -> None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> list[str]:
-    """Two GPUs on each of two nodes: one of each is held, one is sick."""
+    """Two GPUs on each of two nodes: one of each is allocated, one is unhealthy."""
     entries = (
         PodDevicesEntry("u-1", "main", GPU, {0: ("g0",)}, b""),
         PodDevicesEntry("u-2", "main", GPU, {1: ("g2",)}, b""),
@@ -274,7 +274,7 @@ def node(tmp_path: Path) -> list[str]:
     return ["--checkpoint", str(saved), "--allocatable", str(allocatable)]
 
 
-def test_a_checkpoint_and_the_nodes_of_its_devices(node: Any, pod: Any, capsys: Any) -> None:
+def test_checkpoint_with_allocatable_devices(node: Any, pod: Any, capsys: Any) -> None:
     status, out, _ = explain(capsys, pod("a", {GPU: 2}), *node, *SINGLE)
     assert status == 1
     assert (
@@ -291,31 +291,33 @@ def test_a_checkpoint_and_the_nodes_of_its_devices(node: Any, pod: Any, capsys: 
     assert explain(capsys, pod("a", {GPU: 2}), *node, *SINGLE, "--devices", f"{GPU}=1@1")[0] == 0
 
 
-def test_a_checkpoint_alone_does_not_know_all_nodes(node: Any, pod: Any, capsys: Any) -> None:
+def test_checkpoint_alone_notes_unknown_numa_nodes(node: Any, pod: Any, capsys: Any) -> None:
     alone = node[:2]
     status, out, _ = explain(capsys, pod("a", {GPU: 2}), *alone, *SINGLE)
     assert status == 1
     assert "    no node [..#] 2 of 3 free\n" in out
     note = (
-        f"the checkpoint does not say on which NUMA nodes 3 devices of {GPU} are, so this may "
-        "be wrong: add --allocatable"
+        f"the explanation may be wrong: the NUMA nodes of 3 devices of {GPU} are not in the "
+        "checkpoint: add --allocatable"
     )
     assert out.endswith(f"\n\nnote: {note}\n")
-    _, told = data(capsys, pod("a", {GPU: 2}), *alone, *SINGLE)
-    assert told["notes"] == [note]
-    # Without a policy nodes do not matter.
+    _, report = data(capsys, pod("a", {GPU: 2}), *alone, *SINGLE)
+    assert report["notes"] == [note]
+    # With policy none, NUMA nodes do not matter.
     assert "note: " not in explain(capsys, pod("a", {GPU: 2}), *alone)[1]
 
 
-def test_a_pod_of_the_checkpoint_has_its_devices(node: Any, pod: Any, capsys: Any) -> None:
-    _, told = data(capsys, pod("again", {GPU: 1}, uid="u-1"), *node, *SINGLE)
-    assert told["pods"][0]["steps"][0]["resources"][0]["chosen"] == ["g0"]
-    assert told["notes"] == ["pod default/again is in the checkpoint already and keeps its devices"]
-    _, told = data(capsys, pod("new", {GPU: 1}), *node)
-    assert told["notes"] == []
+def test_pod_in_the_checkpoint_keeps_its_devices(node: Any, pod: Any, capsys: Any) -> None:
+    _, report = data(capsys, pod("again", {GPU: 1}, uid="u-1"), *node, *SINGLE)
+    assert report["pods"][0]["steps"][0]["resources"][0]["chosen"] == ["g0"]
+    assert report["notes"] == [
+        "pod default/again is in the checkpoint already and keeps its devices"
+    ]
+    _, report = data(capsys, pod("new", {GPU: 1}), *node)
+    assert report["notes"] == []
 
 
-def test_a_pod_of_the_checkpoint_shows_what_a_runtime_would_get(
+def test_pod_in_the_checkpoint_shows_its_container_settings(
     pod: Any, capsys: Any, tmp_path: Path
 ) -> None:
     saved = tmp_path / "saved"
@@ -326,14 +328,16 @@ def test_a_pod_of_the_checkpoint_shows_what_a_runtime_would_get(
     )
     saved.write_bytes(checkpoint.dumps(Checkpoint(entries, {GPU: ("g0", "g1")})))
     again = pod("again", {GPU: 1}, {GPU: 1}, uid="u")
-    _, told = data(capsys, again, "--checkpoint", str(saved))
-    main, side = (told["pods"][0]["containers"][name] for name in ("main", "main-2"))
+    _, report = data(capsys, again, "--checkpoint", str(saved))
+    main, side = (report["pods"][0]["containers"][name] for name in ("main", "main-2"))
     assert main == {"oci": {"process": {"env": ["GPU=g0"]}}, "oci_error": None}
     assert side["oci"] is None
     assert side["oci_error"].startswith("unresolvable CDI devices v/c=absent: searched /etc/cdi")
 
 
-def test_a_held_device_that_is_gone_is_sick(pod: Any, capsys: Any, tmp_path: Path) -> None:
+def test_allocated_device_that_is_not_registered_is_unhealthy(
+    pod: Any, capsys: Any, tmp_path: Path
+) -> None:
     saved = tmp_path / "saved"
     entry = PodDevicesEntry("u-1", "main", GPU, {-1: ("lost",)}, b"")
     saved.write_bytes(checkpoint.dumps(Checkpoint((entry,), {GPU: ("g1",)})))
@@ -343,7 +347,7 @@ def test_a_held_device_that_is_gone_is_sick(pod: Any, capsys: Any, tmp_path: Pat
     assert out.endswith("\nnote: pod default/again is in the checkpoint already\n")
 
 
-def test_a_device_on_several_nodes(pod: Any, capsys: Any, tmp_path: Path) -> None:
+def test_device_on_several_numa_nodes(pod: Any, capsys: Any, tmp_path: Path) -> None:
     rows = [{"resource_name": GPU, "device_ids": ["g"], "numa_nodes": [node]} for node in (0, 1)]
     file = tmp_path / "node.json"
     file.write_text(json.dumps({"devices": rows}))
@@ -358,18 +362,21 @@ def test_a_device_on_several_nodes(pod: Any, capsys: Any, tmp_path: Path) -> Non
         (["--allocatable", "none"], "none: No such file or directory"),
         (
             ["--allocatable", "list"],
-            "list: this is not what `devicemanager resources -o json` prints",
+            "invalid file list: expected the output of `devicemanager resources -o json`",
         ),
         (
             ["--allocatable", "text"],
-            "text: this is not what `devicemanager resources -o json` prints",
+            "invalid file text: expected the output of `devicemanager resources -o json`",
         ),
-        (["--unhealthy", f"{GPU}=gpu-7"], f"{GPU} has no device gpu-7; there are: gpu-0, gpu-1"),
+        (
+            ["--unhealthy", f"{GPU}=gpu-7"],
+            f"unknown device gpu-7 of {GPU}: use one of gpu-0, gpu-1",
+        ),
         (["--topology-policy", "restricted", "--topology-option", "x=1"], 'Policy option: "x"'),
         (["--numa", "none"], "invalid --numa 'none': use `host`"),
     ],
 )
-def test_trouble_is_one_line_and_status_2(
+def test_invalid_input_is_a_one_line_error(
     argv: list[str], text: str, pod: Any, tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -381,28 +388,28 @@ def test_trouble_is_one_line_and_status_2(
     assert len(err.splitlines()) == 1
 
 
-def test_a_pod_that_comes_twice(pod: Any, capsys: Any) -> None:
+def test_repeated_pod_is_an_error(pod: Any, capsys: Any) -> None:
     first, again = pod("a", {GPU: 1}, uid="u"), pod("b", {GPU: 1}, uid="u")
     for second in (first, again):
         status, _, err = explain(capsys, first, second, "--devices", f"{GPU}=2")
         name = "a" if second is first else "b"
         assert (status, err) == (
             2,
-            f"devicemanager: error: {second}: pod default/{name} (UID u) is given in {first} "
-            "already: give each pod once, or another name or metadata.uid\n",
+            f"devicemanager: error: {second}: pod default/{name} (UID u) is also in {first}: "
+            "remove one, or change its name or metadata.uid\n",
         )
 
 
 @pytest.mark.parametrize("count", ["1000000", "99999999999", "60000@0,60000@1"])
-def test_more_devices_than_any_kubelet_takes(count: str, capsys: Any) -> None:
+def test_too_many_devices_are_an_error(count: str, capsys: Any) -> None:
     status, _, err = explain(capsys, "pod.yaml", "--devices", f"{GPU}={count}")
     assert status == 2
     assert err.splitlines()[-1] == (
-        f"devicemanager explain: error: argument --devices: '{GPU}={count}' has more than 100000 "
-        "devices: a kubelet rejects a longer list"
+        f"devicemanager explain: error: argument --devices: invalid devices '{GPU}={count}': more "
+        "than 100000 devices: a kubelet rejects a longer list"
     )
 
 
-def test_ids_sort_as_they_count(pod: Any, capsys: Any) -> None:
+def test_device_ids_sort_by_number(pod: Any, capsys: Any) -> None:
     _, out, _ = explain(capsys, pod("a", {GPU: 11}), "--devices", f"{GPU}=11")
     assert "chosen: gpu-00, gpu-01, gpu-02," in out

@@ -1,4 +1,4 @@
-"""``devicemanager explain --snapshot``: a pod on a node that somebody has only a file of."""
+"""``devicemanager explain --snapshot``: pods on the node of a snapshot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.snapshot.made_up import (
     without,
 )
 
-# Four GPUs: g0 and g1 on node 0, both held by train; g2 and g3 on node 1, g2 held by infer.
+# Four GPUs: g0 and g1 on node 0, both allocated to train; g2 and g3 on node 1, g2 to infer.
 FIXED = attrs.evolve(
     WHOLE,
     checkpoint=saved(
@@ -39,7 +39,7 @@ FIXED = attrs.evolve(
 
 @pytest.fixture
 def explain(tmp_path: Path, capsys: Any) -> Any:
-    """What is said of a pod with these limits on the node of a snapshot."""
+    """Explain a pod with some limits on the node of a snapshot."""
 
     def say(snapshot: Snapshot, limits: dict[str, Any], *argv: str) -> tuple[int, str, str]:
         (tmp_path / "s.tar.gz").write_bytes(archive(snapshot))
@@ -53,7 +53,7 @@ def explain(tmp_path: Path, capsys: Any) -> Any:
     return say
 
 
-def test_devices_holders_nodes_and_policy_are_the_nodes(explain: Any) -> None:
+def test_devices_allocations_numa_nodes_and_policy_come_from_the_snapshot(explain: Any) -> None:
     status, out, err = explain(WHOLE, {GPU: 2})
     assert (status, err) == (1, "")
     assert "policy restricted, scope container\n" in out
@@ -63,11 +63,13 @@ def test_devices_holders_nodes_and_policy_are_the_nodes(explain: Any) -> None:
     assert explain(WHOLE, {GPU: 1})[0] == 0
 
 
-def test_what_if_and_without_pod_change_it_and_say_what_it_was(explain: Any) -> None:
+def test_changes_are_compared_with_the_unchanged_node(explain: Any) -> None:
     status, out, _ = explain(WHOLE, {GPU: 2}, "--without-pod", "infer")
     assert status == 0
     assert "chosen: g2, g3\n" in out
-    assert out.endswith("note: as the node is, pod ml/new is rejected: TopologyAffinityError\n")
+    assert out.endswith(
+        "note: without the changes, pod ml/new is rejected: TopologyAffinityError\n"
+    )
     for name in ("ml/infer", "u-infer"):
         assert explain(WHOLE, {GPU: 2}, "--without-pod", name)[0] == 0
     many = ["--without-pod", "train", "--without-pod", "infer"]
@@ -84,38 +86,38 @@ def test_what_if_and_without_pod_change_it_and_say_what_it_was(explain: Any) -> 
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [
-        (["--without-pod", "trian"], "no pod trian holds anything; did you mean ml/train?"),
-        (["--without-pod", "zzz"], "there are: ml/infer, ml/train"),
+        (["--without-pod", "trian"], "unknown pod trian: did you mean ml/train?"),
+        (["--without-pod", "zzz"], "use one of ml/infer, ml/train"),
         (["--what-if", "max-allowable-numa-nodes=few"], "max-allowable-numa-nodes"),
-        (["--checkpoint", "x"], "--checkpoint and --snapshot: the snapshot has it already"),
+        (["--checkpoint", "x"], "--checkpoint and --snapshot exclude each other"),
         (["--allocatable", "x"], "--allocatable and --snapshot"),
     ],
 )
-def test_what_cannot_be_is_one_line(explain: Any, argv: list[str], problem: str) -> None:
+def test_invalid_input_is_a_one_line_error(explain: Any, argv: list[str], problem: str) -> None:
     status, out, err = explain(WHOLE, {GPU: 1}, *argv)
     assert (status, out) == (2, "")
     assert problem in err
     assert len(err.splitlines()) == 1
 
 
-def test_a_pod_to_leave_out_of_a_node_where_none_holds_anything(explain: Any) -> None:
+def test_without_pod_is_rejected_if_no_pod_has_devices(explain: Any) -> None:
     empty = attrs.evolve(WHOLE, checkpoint=saved(), pods=(), cpu_state=None, memory_state=None)
     status, _, err = explain(empty, {GPU: 1}, "--without-pod", "zzz")
     assert (status, err) == (
         2,
-        "devicemanager: error: --without-pod: no pod zzz holds anything; there are: none\n",
+        "devicemanager: error: --without-pod: unknown pod zzz: no pod has devices\n",
     )
 
 
-def test_changes_need_a_snapshot(capsys: Any) -> None:
+def test_changes_require_a_snapshot(capsys: Any) -> None:
     for argv in (["--what-if", "policy=none"], ["--without-pod", "a"]):
         assert main(["explain", "pod.yaml", "--devices", f"{GPU}=1", *argv]) == 2
-        assert "give --snapshot" in capsys.readouterr().err
+        assert "require --snapshot" in capsys.readouterr().err
     assert main(["explain", "pod.yaml", "--what-if", "policy=most"]) == 2
-    assert "choose from none, best-effort" in capsys.readouterr().err
+    assert "use one of none, best-effort" in capsys.readouterr().err
 
 
-def test_a_failure_is_data_too(tmp_path: Path, capsys: Any) -> None:
+def test_failure_as_json(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "x").write_text("{}")
     (tmp_path / "pod.yaml").write_text(json.dumps(pod_manifest("new", {GPU: 1})))
     argv = [str(tmp_path / "pod.yaml"), "--snapshot", str(tmp_path / "x"), "-o", "json"]
@@ -124,33 +126,35 @@ def test_a_failure_is_data_too(tmp_path: Path, capsys: Any) -> None:
     assert f"devicemanager: error: {json.loads(captured.out)['error']}\n" == captured.err
 
 
-def test_what_is_gone_counts_as_free_and_what_may_be_does_not(explain: Any) -> None:
+def test_devices_are_free_only_if_their_pod_surely_does_not_exist(explain: Any) -> None:
     data = saved(entry("u-train", "g0", "g1"), entry("u-infer", "g2"), entry("u-old", "g3"))
     old = attrs.evolve(WHOLE, checkpoint=data)
     status, out, _ = explain(old, {GPU: 1})
     assert status == 0
-    assert "note: pod u-old is gone: its devices count as free, as for the kubelet\n" in out
+    assert (
+        "note: pod u-old no longer exists: its devices count as free, as for the kubelet\n" in out
+    )
     unsure = attrs.evolve(old, directories=None)
     status, out, _ = explain(unsure, {GPU: 1})
     assert status == 1
-    assert "its devices count as held: try --without-pod u-old\n" in out
+    assert "its devices count as allocated: to free them, use --without-pod u-old\n" in out
     assert explain(unsure, {GPU: 1}, "--without-pod", "u-old")[0] == 0
 
 
-def test_without_a_good_checkpoint_podresources_says_who_holds_what(explain: Any) -> None:
+def test_podresources_replaces_a_missing_or_damaged_checkpoint(explain: Any) -> None:
     for broken, why in (
-        (without(WHOLE, layout.CHECKPOINT, "Permission denied"), "was not read"),
+        (without(WHOLE, layout.CHECKPOINT, "Permission denied"), "could not be read"),
         (attrs.evolve(WHOLE, checkpoint=b"{"), "is damaged"),
     ):
         status, out, _ = explain(broken, {GPU: 2})
         assert status == 1
         assert f"{GPU} g0, g1: pod ml/train, container main\n" in out
-        assert f"note: the checkpoint {why}: PodResources says who holds what\n" in out
+        assert f"note: the checkpoint {why}: allocated devices are taken from PodResources\n" in out
         assert explain(broken, {GPU: 2}, "--without-pod", "infer")[0] == 0
     blind = without(attrs.evolve(WHOLE, checkpoint=b"{"), layout.POD_RESOURCES, "no")
-    assert "note: the checkpoint is damaged: what can be read" in explain(blind, {GPU: 1})[1]
+    assert "note: the checkpoint is damaged: only its readable part" in explain(blind, {GPU: 1})[1]
     nothing = without(without(WHOLE, layout.CHECKPOINT, "no"), layout.POD_RESOURCES, "no")
-    assert "note: nobody says who holds what" in explain(nothing, {GPU: 1})[1]
+    assert "note: allocated devices are unknown" in explain(nothing, {GPU: 1})[1]
 
 
 def test_devices_that_are_not_allocatable_are_unhealthy(explain: Any) -> None:
@@ -165,7 +169,7 @@ def test_devices_that_are_not_allocatable_are_unhealthy(explain: Any) -> None:
     assert "no healthy devices present; cannot allocate unhealthy devices" in out
 
 
-def test_devices_may_be_added(explain: Any) -> None:
+def test_devices_can_be_added(explain: Any) -> None:
     assert explain(WHOLE, {"vendor.com/nic": 1}, "--devices", "vendor.com/nic=2@0,1")[0] == 0
 
 
@@ -175,7 +179,7 @@ def configured(**settings: Any) -> KubeletConfig:
     )
 
 
-def test_cpus_that_containers_have_for_themselves_are_taken(explain: Any) -> None:
+def test_exclusive_cpus_of_containers_are_in_use(explain: Any) -> None:
     node = attrs.evolve(
         FIXED,
         config=configured(cpuManagerPolicy="static", reservedSystemCPUs="4"),
@@ -183,17 +187,17 @@ def test_cpus_that_containers_have_for_themselves_are_taken(explain: Any) -> Non
     )
     wants = {"cpu": 2, "memory": "1Gi", GPU: 1}
     assert explain(node, wants)[0] == 0
-    # On node 1 three CPUs are free, since one is reserved; on node 0 one is.
+    # On node 1 three CPUs are free, because one is reserved; on node 0 one is free.
     status, out, _ = explain(node, wants | {"cpu": 4})
     assert status == 1
     assert "cpu fits on nodes 0+1" in out
     assert explain(node, wants | {"cpu": 4}, "--without-pod", "train")[0] == 0
-    # Without the static policy nobody has CPUs for itself.
+    # Without the static policy no container has exclusive CPUs.
     shared = attrs.evolve(node, config=configured())
     assert "cpu" not in explain(shared, wants | {"cpu": 4})[1]
 
 
-def test_memory_that_containers_have_is_taken(explain: Any) -> None:
+def test_memory_of_containers_is_in_use(explain: Any) -> None:
     def table(free: int) -> dict[str, Any]:
         return {"memoryMap": {"memory": {"total": 8 << 30, "allocatable": free}}, "cells": [0]}
 
@@ -209,13 +213,13 @@ def test_memory_that_containers_have_is_taken(explain: Any) -> None:
     assert explain(node, {"cpu": 1, "memory": "2Gi", GPU: 1}, "--without-pod", "infer")[0] == 0
 
 
-def test_state_files_that_cannot_be_read_are_left_out(explain: Any) -> None:
+def test_unreadable_state_files_are_ignored(explain: Any) -> None:
     config = configured(cpuManagerPolicy="static", memoryManagerPolicy="Static")
     node = attrs.evolve(FIXED, config=config, cpu_state=b"{", memory_state=b"{")
     assert explain(node, {"cpu": 1, "memory": "1Gi", GPU: 1})[0] == 0
 
 
-def test_numa_nodes_that_the_machine_does_not_have_are_believed_of_the_devices(
+def test_numa_nodes_of_devices_replace_those_of_the_machine(
     explain: Any,
 ) -> None:
     far = Allocatable(

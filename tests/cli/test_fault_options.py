@@ -17,8 +17,8 @@ from tests.cli.records import until_ready
 RUN = [sys.executable, "-m", "devicemanager.cli", "run"]
 
 
-def test_faults_from_the_start_and_chaos(directory: Path) -> None:
-    """The simulated plugin is rejected once, and is there in the end."""
+def test_faults_and_chaos_are_set_by_flags(directory: Path) -> None:
+    """The simulated plugin is rejected once and then registers."""
     command = [*RUN, "-o", "json", "--root", str(directory), "--simulate", "vendor.com/gpu=2"]
     faults = directory / "faults.yaml"
     faults.write_text("[reject-register:times=1]")
@@ -49,7 +49,7 @@ def seed_of(tmp_path: Path, *arguments: str) -> int:
     return kubelet.faults.seed
 
 
-def test_the_seed_is_the_flags_or_the_files(tmp_path: Path) -> None:
+def test_seed_flag_overrides_the_seed_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "faults.yaml"
     path.write_text("{seed: 5, faults: []}")
     assert seed_of(tmp_path) == 0
@@ -62,29 +62,29 @@ def test_the_seed_is_the_flags_or_the_files(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--fault", "nonsense"], "unknown fault 'nonsense': use one of reject-register, "),
-        (["--fault", "restart"], "restart would be executed at once, when there is nothing yet"),
+        (["--fault", "restart"], "restart needs at=POINT, such as restart:at=registered"),
         (["--faults", "/none"], "/none: No such file"),
-        (["--chaos", "x"], "'x' is not a whole number from 0"),
-        (["--fault-seed", "-1"], "'-1' is not a whole number from 0"),
+        (["--chaos", "x"], "invalid value 'x': expected a whole number of at least 0"),
+        (["--fault-seed", "-1"], "invalid value '-1': expected a whole number of at least 0"),
     ],
 )
-def test_a_wrong_flag_is_one_line(
+def test_invalid_flag_is_a_one_line_error(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert main(["run", *arguments]) == 2
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_an_action_in_a_file_must_wait_for_a_point(
+def test_immediate_action_in_a_file_is_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "faults.yaml"
     path.write_text("[away:seconds=3]")
     assert main(["run", "--root", str(tmp_path), "--faults", str(path)]) == 2
-    assert f"{path}: away would be executed at once" in capsys.readouterr().err
+    assert f"{path}: away needs at=POINT" in capsys.readouterr().err
 
 
-def test_a_file_that_is_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_binary_file_is_rejected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "faults"
     path.write_bytes(b"- restart\xff")
     assert main(["run", "--faults", str(path), "--root", str(tmp_path / "r")]) == 2

@@ -55,7 +55,10 @@ def rejected(capsys):
         (["--label", "a"], "invalid label 'a': expected KEY=VALUE"),
         (["--label", "a=b c"], "invalid label 'a=b c': expected KEY=VALUE"),
         (["--taint", "a=b:Never"], "invalid taint 'a=b:Never': expected KEY=VALUE:EFFECT, with"),
-        (["--simulate", "vendor.com/gpu"], "is not like vendor.com/gpu=8"),
+        (
+            ["--simulate", "vendor.com/gpu"],
+            "invalid devices 'vendor.com/gpu': expected RESOURCE=COUNT",
+        ),
         (["--simulate", "cpu=8"], "cpu"),
         (["--simulate", "v.com/g=1", "--simulate", "v.com/g=2"], "v.com/g is given twice"),
         (["--start-delay", "soon"], "invalid duration 'soon': use a form such as 30s"),
@@ -68,7 +71,7 @@ def rejected(capsys):
             ["--http", "127.0.0.1:0", "--http-certificate", "c", "k"],
             "invalid --http 127.0.0.1:0: --http-certificate requires a port number",
         ),
-        (["--control-allow-remote"], "--control-allow-remote is of use with --control only"),
+        (["--control-allow-remote"], "--control-allow-remote requires --control"),
         (["--demo", "--kubeconfig", "x"], "--demo has its own cluster: remove --kubeconfig"),
         (["--kubeconfig", "/nowhere/config"], "kubeconfig /nowhere/config: No such file"),
     ],
@@ -89,9 +92,9 @@ def test_expired_credentials_change_nothing(rejected, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--http", "0.0.0.0:1"], "use 127.0.0.1; or give --http-allow-remote, too"),
+        (["--http", "0.0.0.0:1"], "use 127.0.0.1; or add --http-allow-remote"),
         (["--control", "x"], "--control: invalid address 'x'"),
-        (["--control", "0.0.0.0:1"], "use 127.0.0.1; or give --control-allow-remote, too"),
+        (["--control", "0.0.0.0:1"], "use 127.0.0.1; or add --control-allow-remote"),
         (["--control", "--root", "/dev/null/x"], "--root /dev/null/x: Not a directory"),
     ],
 )

@@ -14,11 +14,10 @@ import checkpoint
 from checkpoint import Checkpoint, PodDevicesEntry
 from devicemanager.cli import main
 from devicemanager.cli.kubelet_log import KubeletLog
-from devicemanager.cli.offline_node import OfflineNode
-from devicemanager.core.ids import ResourceName
 from devicemanager.events.calls import CallLog
 from devicemanager.events.calls.file import CallsFile
 from devicemanager.events.stream import EventStream
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects.manifests import parse
 from devicemanager.testing import pod_manifest
@@ -50,12 +49,12 @@ NAMES_OF_USERS = {
     "hints",
     "containers",
 }
-"""Objects whose keys are no names of fields."""
+"""Objects whose keys are data, not names of fields."""
 
 
 @pytest.fixture
 def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
-    """Each shape, by its schema."""
+    """Collect an example of each shape, by its schema."""
     saved, pod = tmp_path / "saved", tmp_path / "pod.yaml"
     entry = PodDevicesEntry("u-1", "main", GPU, {0: ("g0",), -1: ("g1",)}, b"")
     saved.write_bytes(checkpoint.dumps(Checkpoint((entry, entry), {GPU: ("g0", "g1", "g2")})))
@@ -74,14 +73,14 @@ def printed(tmp_path: Path, capsys: Any) -> dict[str, Any]:
         commands.append(["explain", str(pod), "--devices", f"{GPU}=2@0", "-o", "json"])
         for command in commands:
             assert main(command) in (0, 1)
-    node = OfflineNode(Settings(), {ResourceName(GPU): {}})
+    node = InMemoryKubelet(Settings(), {GPU: ()})
     with CallsFile(tmp_path / "calls", log := CallLog(EventStream(), 1, 100), pytest.fail):
         tap = log.recorder(GPU, "gpu.sock")
         assert tap is not None
         tap.begin("ListAndWatch").received_message(b"")
     print((tmp_path / "calls").read_text())
     rejected = parse(pod_manifest("a", {GPU: 1}))
-    KubeletLog(as_json=True).admission(rejected, node.admit(rejected))
+    KubeletLog(as_json=True).admission(rejected, node.admit(rejected, start=False))
     decoder, text, shapes = json.JSONDecoder(), capsys.readouterr().out, {}
     while text := text.lstrip():
         value, end = decoder.raw_decode(text)
@@ -98,14 +97,14 @@ def test_every_shape_is_documented(printed: dict[str, Any]) -> None:
             assert fields[:2] == DOCUMENTED[schema][:2]
         else:
             assert fields == DOCUMENTED[schema]
-    told = [name for name in printed["devicemanager.run/v1"] if name != "schema"]
+    names_of_run = [name for name in printed["devicemanager.run/v1"] if name != "schema"]
     (documented,) = re.findall(r"^\| `admission` \| (.*) \|$", PAGE, re.M)
-    besides = re.findall(r"`([a-z_]+)`", documented)
-    assert sorted(told) == sorted(["time", "kind", "message", *besides])
+    other_names = re.findall(r"`([a-z_]+)`", documented)
+    assert sorted(names_of_run) == sorted(["time", "kind", "message", *other_names])
 
 
 def fields_of(value: Any, within: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field's name and value, without what users name."""
+    """Yield the name and value of every field, without names that users choose."""
     if isinstance(value, list):
         for each in value:
             yield from fields_of(each, within)
@@ -116,7 +115,7 @@ def fields_of(value: Any, within: str = "") -> Iterator[tuple[str, Any]]:
             yield from fields_of(each, name)
 
 
-def test_names_are_in_snake_case_and_numbers_are_numbers(printed: dict[str, Any]) -> None:
+def test_names_are_snake_case_and_numbers_are_numbers(printed: dict[str, Any]) -> None:
     seen = 0
     for value in printed.values():
         for name, each in fields_of(value):
@@ -128,11 +127,11 @@ def test_names_are_in_snake_case_and_numbers_are_numbers(printed: dict[str, Any]
     assert seen > 60
 
 
-def test_the_container_on_the_page_is_one_of_run(printed: dict[str, Any]) -> None:
+def test_container_on_the_page_is_one_of_run(printed: dict[str, Any]) -> None:
     (block,) = re.findall(r"^```json\n(.*?)^```$", PAGE, re.M | re.S)
     from devicemanager.kubelet.pods.data import container_data
 
-    node = OfflineNode(Settings(), {})
+    node = InMemoryKubelet(Settings(), {})
     admitted = node.admit(parse(pod_manifest("a", {})))
     given = container_data(admitted.containers["main"])
     shown = json.loads(block)

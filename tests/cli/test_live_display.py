@@ -1,4 +1,4 @@
-"""How ``run`` shows what happens: lines, and the live view between them."""
+"""Output of ``run``: lines, and the live view between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def watched(monkeypatch):
 
 
 class Program:
-    """What ``run`` gives to its display, and is told by it."""
+    """Signals and errors that ``run`` and its display exchange."""
 
     def __init__(self, watched, arguments=ARGUMENTS, with_keys=True):
         self.signals = SimpleNamespace(first=None)
@@ -55,7 +55,7 @@ class Program:
         self._stack.close()
 
 
-def test_lines_before_the_view_and_after_it(watched):
+def test_lines_are_printed_before_and_after_the_view(watched):
     with Program(watched) as program:
         program.display.log.say("path", "served at /here")
         watched.wait_for("served at /here")
@@ -71,11 +71,11 @@ def test_lines_before_the_view_and_after_it(watched):
         watched.wait_for("it is over")
     after = watched.output[watched.output.rindex(b"\x1b[?1049l") :]
     assert b"warning: manifest: a bad file" in after
-    assert b"served at /here" not in after  # it stands above already
+    assert b"served at /here" not in after  # it is printed above
     assert program.failures == []
 
 
-def test_what_is_waited_for_is_told_in_the_view(watched):
+def test_view_shows_what_the_command_waits_for(watched):
     with Program(watched) as program:
         program.display.show(lambda: views.small)
         with program.display.waiting("for a plugin"):
@@ -83,19 +83,19 @@ def test_what_is_waited_for_is_told_in_the_view(watched):
         watched.wait_until(lambda: "waiting" not in watched.text)
 
 
-def test_a_mistake_of_the_view_costs_no_line(watched):
+def test_bug_in_the_view_loses_no_line(watched):
     def broken():
         raise ZeroDivisionError("oops")
 
     with Program(watched) as program:
         program.display.show(lambda: broken)
-        watched.wait_for("the live view failed: ZeroDivisionError('oops')")
+        watched.wait_for("live view failed: ZeroDivisionError('oops')")
         program.display.log.say("more", "the next line")
         watched.wait_for("the next line")
     assert program.failures == [] and not program.quit.is_set()
 
 
-def test_a_first_signal_gives_the_terminal_back_at_once(watched):
+def test_first_signal_restores_the_terminal_at_once(watched):
     with Program(watched) as program:
         program.display.show(lambda: views.small)
         watched.wait_for("q quit")
@@ -104,7 +104,7 @@ def test_a_first_signal_gives_the_terminal_back_at_once(watched):
 
 
 @pytest.mark.parametrize("with_keys", [True, False])
-def test_a_terminal_that_has_gone_is_told(watched, with_keys):
+def test_closed_terminal_is_reported(watched, with_keys):
     with Program(watched, with_keys=with_keys) as program:
         program.display.show(lambda: views.small)
         watched.wait_for("q quit")
@@ -114,7 +114,7 @@ def test_a_terminal_that_has_gone_is_told(watched, with_keys):
 
 
 @pytest.mark.parametrize("changed", [{"plain": True}, {"output": "json"}])
-def test_lines_when_they_are_wanted(watched, changed):
+def test_plain_and_json_print_lines(watched, changed):
     with Program(watched, argparse.Namespace(**{**vars(ARGUMENTS), **changed})) as program:
         program.display.show(lambda: views.small)
         program.display.log.say("path", "served at /here")
@@ -122,14 +122,14 @@ def test_lines_when_they_are_wanted(watched, changed):
     assert b"\x1b" not in watched.output
 
 
-def test_a_wait_that_takes_long_is_a_line(monkeypatch):
+def test_long_wait_prints_a_line(monkeypatch):
     monkeypatch.setattr(live, "_LONG", 0.0)
-    lines, told = [], threading.Event()
+    lines, reported = [], threading.Event()
 
     def write(line):
         lines.append(line)
-        told.set()
+        reported.set()
 
     with live.Display(KubeletLog(False, write)).waiting("for a plugin"):
-        assert told.wait(DEADLINE)
+        assert reported.wait(DEADLINE)
     assert lines[0].endswith(" waiting for a plugin\n")

@@ -41,7 +41,7 @@ GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
 
 @pytest.fixture
 def socket(directory: Path) -> Iterator[str]:
-    """A server whose node has two pods and names that no terminal should see raw."""
+    """A server whose node has two pods and names with control characters."""
     held = (
         ContainerDevices(GPU, ("gpu-1",), (1,)),
         ContainerDevices(GPU, ("gpu-0",), (0,)),
@@ -66,7 +66,7 @@ def run(capsys: Any, *argv: str) -> tuple[int, str, str]:
 # --- pods and resources
 
 
-def test_pods_as_a_plain_table(socket: str, capsys: Any) -> None:
+def test_pods_as_plain_table(socket: str, capsys: Any) -> None:
     status, out, err = run(capsys, "pods", "--socket", socket)
     assert (status, err) == (0, "")
     assert [line.split() for line in out.splitlines()] == [
@@ -117,7 +117,7 @@ def test_pods_as_json(socket: str, capsys: Any) -> None:
     ]
 
 
-def test_resources(socket: str, capsys: Any) -> None:
+def test_resources_as_table_and_json(socket: str, capsys: Any) -> None:
     status, out, _ = run(capsys, "resources", "--socket", socket)
     assert status == 0
     assert [line.split() for line in out.splitlines()[1:]] == [
@@ -143,14 +143,14 @@ def test_long_cells_are_neither_cut_nor_wrapped(directory: Path, capsys: Any) ->
 
 
 @pytest.mark.parametrize("command", ["pods", "resources"])
-def test_no_socket_is_one_line(command: str, directory: Path, capsys: Any) -> None:
+def test_missing_socket_is_a_one_line_error(command: str, directory: Path, capsys: Any) -> None:
     status, out, err = run(capsys, command, "--socket", str(directory / "none.sock"))
     assert (status, out) == (2, "")
     assert err.startswith(f"devicemanager: error: there is no socket at {directory}/none.sock")
     assert len(err.splitlines()) == 1
 
 
-def test_a_path_too_long_for_a_socket(capsys: Any) -> None:
+def test_socket_path_that_is_too_long_is_an_error(capsys: Any) -> None:
     status, _, err = run(capsys, "pods", "--socket", "/" + "x" * 120)
     assert status == 2
     assert "has 121 bytes, the kernel allows 107" in err
@@ -188,7 +188,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_show(file: Path, capsys: Any) -> None:
+def test_show_as_text(file: Path, capsys: Any) -> None:
     status, out, _ = run(capsys, "checkpoint", "show", str(file))
     lines = out.splitlines()
     assert status == 0
@@ -239,15 +239,15 @@ def test_show_of_an_empty_checkpoint(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "empty"
     file.write_bytes(checkpoint.dumps(Checkpoint(None, None)))
     _, out, _ = run(capsys, "checkpoint", "show", str(file))
-    assert out.splitlines()[:2] == ["no pod holds a device", "no resource is registered"]
+    assert out.splitlines()[:2] == ["no devices are allocated", "no resources are registered"]
 
 
-def test_verify(file: Path, capsys: Any) -> None:
+def test_verify_of_intact_file(file: Path, capsys: Any) -> None:
     status, out, _ = run(capsys, "checkpoint", "verify", str(file))
     checksum = checkpoint.verify(file)
     assert status == 0
     assert out == (
-        f"{file}: checksum {checksum} is right, 3 pod device entries, 2 registered resources\n"
+        f"{file}: checksum {checksum} is correct, 3 pod device entries, 2 registered resources\n"
     )
     _, out, _ = run(capsys, "checkpoint", "verify", "-o", "json", str(file))
     assert json.loads(out) == {
@@ -263,7 +263,7 @@ def test_verify(file: Path, capsys: Any) -> None:
     }
 
 
-def test_an_altered_file(file: Path, capsys: Any) -> None:
+def test_altered_file_has_a_wrong_checksum(file: Path, capsys: Any) -> None:
     right = checkpoint.verify(file)
     file.write_bytes(file.read_bytes().replace(b"g0", b"g7"))
     has = checkpoint.inspect(file.read_bytes()).expected
@@ -271,8 +271,8 @@ def test_an_altered_file(file: Path, capsys: Any) -> None:
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
     assert (status, err) == (1, "")
     assert out == (
-        f"{file}: {why}\n{file}: a kubelet would not load it; 3 pod device entries, "
-        "2 registered resources can be read\n"
+        f"{file}: {why}\n{file}: a kubelet does not load this file; readable: 3 pod "
+        "device entries, 2 registered resources\n"
     )
     status, out, err = run(capsys, "checkpoint", "show", str(file))
     assert status == 1
@@ -286,10 +286,10 @@ def test_an_altered_file(file: Path, capsys: Any) -> None:
     assert err == f"devicemanager: error: {file}: {why}; {SHOWS}\n"
 
 
-SHOWS = "`devicemanager checkpoint show` shows what it holds"
+SHOWS = "use `devicemanager checkpoint show` to see its content"
 
 
-def test_what_is_left_of_a_truncated_file(file: Path, capsys: Any) -> None:
+def test_readable_part_of_a_truncated_file_is_shown(file: Path, capsys: Any) -> None:
     data = file.read_bytes()
     file.write_bytes(data[: data.index(b'"u-2"')])
     status, out, err = run(capsys, "checkpoint", "show", str(file))
@@ -306,10 +306,10 @@ def test_what_is_left_of_a_truncated_file(file: Path, capsys: Any) -> None:
     assert len(shown["problems"]) == 1
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
     assert (status, err) == (1, "")
-    assert out.endswith("2 pod device entries, 0 registered resources can be read\n")
+    assert out.endswith("readable: 2 pod device entries, 0 registered resources\n")
 
 
-def test_verify_finds_what_no_kubelet_would_write(tmp_path: Path, capsys: Any) -> None:
+def test_verify_reports_inconsistent_content(tmp_path: Path, capsys: Any) -> None:
     entries = (
         PodDevicesEntry("u-1", "main", GPU, {0: ("g0",)}, b""),
         PodDevicesEntry("u-2", "main", GPU, {0: ("g0",)}, b""),
@@ -337,7 +337,7 @@ def test_verify_finds_what_no_kubelet_would_write(tmp_path: Path, capsys: Any) -
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"\0" * 100])
-def test_a_failed_verify_is_data_too(tmp_path: Path, capsys: Any, content: bytes) -> None:
+def test_failed_verify_as_json(tmp_path: Path, capsys: Any, content: bytes) -> None:
     file = tmp_path / "broken"
     file.write_bytes(content)
     status, out, err = run(capsys, "checkpoint", "verify", "-o", "json", str(file))
@@ -347,7 +347,7 @@ def test_a_failed_verify_is_data_too(tmp_path: Path, capsys: Any, content: bytes
     assert len(shown["problems"]) == 1
 
 
-def test_a_file_that_cannot_be_read_is_data_too(tmp_path: Path, capsys: Any) -> None:
+def test_unreadable_file_as_json(tmp_path: Path, capsys: Any) -> None:
     for path in (tmp_path, tmp_path / "none"):
         status, out, err = run(capsys, "checkpoint", "verify", "-o", "json", str(path))
         shown = json.loads(out)
@@ -356,7 +356,7 @@ def test_a_file_that_cannot_be_read_is_data_too(tmp_path: Path, capsys: Any) -> 
         assert err == f"devicemanager: error: {shown['problems'][0]}\n"
 
 
-def test_checkpoints_from_standard_input(file: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_checkpoint_from_standard_input(file: Path, capsys: Any, monkeypatch: Any) -> None:
     def piped(*argv: str) -> tuple[int, str, str]:
         with file.open() as stdin:
             monkeypatch.setattr("sys.stdin", stdin)
@@ -366,7 +366,9 @@ def test_checkpoints_from_standard_input(file: Path, capsys: Any, monkeypatch: A
     assert (status, out.split()[:2]) == (0, ["-:", "checksum"])
     assert piped("checkpoint", "show", "-") == run(capsys, "checkpoint", "show", str(file))
     assert piped("checkpoint", "diff", "-", str(file)) == (0, "", "")
-    twice = "devicemanager: error: standard input, -, is given more than once: it can be read once"
+    twice = (
+        "devicemanager: error: - (standard input) is given more than once: it can be read only once"
+    )
     assert piped("checkpoint", "diff", "-", "-") == (2, "", f"{twice}\n")
     explain = ["explain", "-", "--devices", f"{GPU}=1", "--checkpoint", "-"]
     assert piped(*explain) == (2, "", f"{twice}\n")
@@ -375,9 +377,7 @@ def test_checkpoints_from_standard_input(file: Path, capsys: Any, monkeypatch: A
     assert run(capsys, "checkpoint", "verify", "-") == (2, "", closed)
 
 
-def test_files_with_a_wrong_checksum_are_compared_all_the_same(
-    file: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_diff_compares_files_with_a_wrong_checksum(file: Path, tmp_path: Path, capsys: Any) -> None:
     altered = tmp_path / "altered"
     altered.write_bytes(file.read_bytes().replace(b'"n0"', b'"n7"'))
     status, out, err = run(capsys, "checkpoint", "diff", str(file), str(altered))
@@ -387,7 +387,7 @@ def test_files_with_a_wrong_checksum_are_compared_all_the_same(
         f"+ pod u-2 main {NIC}: n7 on NUMA node 0",
     ]
     assert err.startswith(f"devicemanager: warning: {altered}: checksum is ")
-    # The same data, and yet not the same file.
+    # Equal data with another checksum is a different file.
     altered.write_bytes(file.read_bytes().replace(b'"Checksum":', b'"Checksum":1'))
     status, out, err = run(capsys, "checkpoint", "diff", str(file), str(altered))
     assert (status, out) == (1, "")
@@ -398,7 +398,7 @@ def test_files_with_a_wrong_checksum_are_compared_all_the_same(
     assert [len(each["problems"]) for each in shown["files"]] == [0, 1]
 
 
-def test_a_diff_as_data(file: Path, tmp_path: Path, capsys: Any) -> None:
+def test_diff_as_json(file: Path, tmp_path: Path, capsys: Any) -> None:
     empty = tmp_path / "empty"
     empty.write_bytes(checkpoint.dumps(Checkpoint(None, {GPU: ("g0",)})))
     _, out, _ = run(capsys, "checkpoint", "diff", "-o", "json", str(file), str(empty))
@@ -412,7 +412,7 @@ def test_a_diff_as_data(file: Path, tmp_path: Path, capsys: Any) -> None:
     assert gone == {"about": ["registered", NIC], "old": [], "new": None}
 
 
-def test_diff(file: Path, tmp_path: Path, capsys: Any) -> None:
+def test_diff_as_text(file: Path, tmp_path: Path, capsys: Any) -> None:
     loaded = checkpoint.load(file)
     first, *_ = loaded.entries or ()
     moved = PodDevicesEntry("u-2", "main", NIC, {1: ("n0",)}, None)
@@ -435,7 +435,9 @@ def test_diff(file: Path, tmp_path: Path, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"\0" * 100])
-def test_no_file_content_makes_a_traceback(tmp_path: Path, capsys: Any, content: bytes) -> None:
+def test_arbitrary_file_content_causes_no_traceback(
+    tmp_path: Path, capsys: Any, content: bytes
+) -> None:
     file = tmp_path / "broken"
     file.write_bytes(content)
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
@@ -445,13 +447,15 @@ def test_no_file_content_makes_a_traceback(tmp_path: Path, capsys: Any, content:
     assert "afresh" not in out
 
 
-def test_a_directory_is_no_checkpoint(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_directory_instead_of_checkpoint_suggests_the_file(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
     say = f"devicemanager: error: {tmp_path} is a directory"
-    nothing = f"{say}, and there is no kubelet_internal_checkpoint in it\n"
+    nothing = f"{say}, and it does not contain kubelet_internal_checkpoint\n"
     assert run(capsys, "checkpoint", "show", str(tmp_path)) == (2, "", nothing)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "access", lambda path, mode: False)  # root may look anywhere
-        denied = f"{say}, and you may not look into it\n"
+        patched.setattr(os, "access", lambda path, mode: False)  # root can read every directory
+        denied = f"{say}, and you are not allowed to read it\n"
         assert run(capsys, "checkpoint", "show", str(tmp_path)) == (2, "", denied)
     file = tmp_path / "device-plugins" / "kubelet_internal_checkpoint"
     file.parent.mkdir()
@@ -463,7 +467,7 @@ def test_a_directory_is_no_checkpoint(tmp_path: Path, capsys: Any, monkeypatch: 
     assert run(capsys, *explain)[2] == meant.replace(str(tmp_path), str(file.parent), 1)
 
 
-def test_what_is_no_regular_file_gets_advice_that_fits(tmp_path: Path, capsys: Any) -> None:
+def test_file_that_is_not_regular_gets_fitting_advice(tmp_path: Path, capsys: Any) -> None:
     os.mkfifo(tmp_path / "pipe")
     status, _, err = run(capsys, "checkpoint", "show", str(tmp_path / "pipe"))
     assert status == 2
@@ -471,7 +475,9 @@ def test_what_is_no_regular_file_gets_advice_that_fits(tmp_path: Path, capsys: A
 
 
 @pytest.mark.parametrize("command", ["pods", "resources"])
-def test_what_is_no_socket(command: str, directory: Path, socket: str, capsys: Any) -> None:
+def test_path_that_is_not_a_podresources_socket_is_an_error(
+    command: str, directory: Path, socket: str, capsys: Any
+) -> None:
     def error_of(path: Path | str) -> str:
         status, out, err = run(capsys, command, "--socket", str(path))
         assert (status, out) == (2, "")
@@ -483,13 +489,13 @@ def test_what_is_no_socket(command: str, directory: Path, socket: str, capsys: A
     meant = directory / "root" / "pod-resources" / "kubelet.sock"
     assert error_of(directory / "root").endswith(f" is a directory; did you mean {meant}?")
     (directory / "none").mkdir()
-    assert error_of(directory / "none").endswith("and there is no kubelet.sock in it")
+    assert error_of(directory / "none").endswith("and it does not contain kubelet.sock")
     (directory / "file").touch()
     assert error_of(directory / "file").startswith(f"{directory / 'file'} is not a socket")
     assert "there is no socket" in error_of(directory / "nothing")
     registration = directory / "root" / "device-plugins"
     registration.symlink_to(directory)
-    meant = f"is where plugins register; did you mean {meant}?"
+    meant = f"is the plugin registration socket; did you mean {meant}?"
     assert error_of(registration / "kubelet.sock") == f"{registration / 'kubelet.sock'} {meant}"
 
 
@@ -519,24 +525,24 @@ def test_what_is_no_socket(command: str, directory: Path, socket: str, capsys: A
         "run --faults=",
     ],
 )
-def test_no_name_is_taken_for_the_directory_one_is_in(command: str, capsys: Any) -> None:
+def test_empty_file_name_is_rejected(command: str, capsys: Any) -> None:
     argv = ["" if word == "FILE" else word for word in command.split()]
     status, out, err = run(capsys, *argv)
     assert (status, out) == (2, "")
-    assert err.endswith(": a file is expected, not an empty text\n")
+    assert err.endswith(": expected a file, not an empty text\n")
 
 
 @pytest.mark.parametrize("name", ["--root=", "--dev=", "--sys=", "--cdi="])
-def test_exec_takes_no_empty_text_for_a_directory(name: str, capsys: Any) -> None:
+def test_exec_rejects_empty_directory_names(name: str, capsys: Any) -> None:
     status, out, err = run(capsys, "exec", "--root", "/", name, "true")
     assert (status, out) == (2, "")
-    assert err.endswith(f"argument {name[:-1]}: a directory is expected, not an empty text\n")
+    assert err.endswith(f"argument {name[:-1]}: expected a directory, not an empty text\n")
 
 
 @pytest.mark.parametrize(
     "argv", [[], ["nonsense"], ["pods", "-o", "xml"], ["checkpoint"], ["checkpoint", "show"]]
 )
-def test_wrong_usage_is_status_2(argv: list[str], capsys: Any) -> None:
+def test_wrong_usage_exits_with_2(argv: list[str], capsys: Any) -> None:
     status, out, err = run(capsys, *argv)
     assert (status, out) == (2, "")
     assert "error: " in err
@@ -550,8 +556,8 @@ def test_wrong_usage_is_status_2(argv: list[str], capsys: Any) -> None:
         ["pods", "--sock", "x"],
     ],
 )
-def test_a_shortened_option_is_no_other_option(argv: list[str], capsys: Any) -> None:
-    """``explain --simulate`` was taken for ``--simulate-pools``."""
+def test_options_cannot_be_abbreviated(argv: list[str], capsys: Any) -> None:
+    """``explain --simulate`` once meant ``--simulate-pools``."""
     status, out, err = run(capsys, *argv)
     assert (status, out) == (2, "")
     assert err.splitlines()[-1].endswith(f"unrecognized arguments: {argv[-2]} {argv[-1]}")
@@ -578,16 +584,16 @@ def test_help_and_version(capsys: Any) -> None:
         (["pods", "--verbose"], False),
     ],
 )
-def test_options_of_a_command_that_is_to_be_run_come_after_two_dashes(
+def test_options_of_a_command_to_run_require_two_dashes(
     argv: list[str], hint: bool, capsys: Any
 ) -> None:
     status, out, err = run(capsys, *argv)
     assert (status, out) == (2, "")
     assert "unrecognized arguments: -" in err
-    assert err.endswith("; the command that is to be run comes after --\n") is hint
+    assert err.endswith("; put the command to run after --\n") is hint
 
 
-def test_an_error_nobody_foresaw_is_one_line_unless_asked(capsys: Any, monkeypatch: Any) -> None:
+def test_unexpected_error_is_one_line_without_debug(capsys: Any, monkeypatch: Any) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a\nb")
 
@@ -630,9 +636,7 @@ def test_help_loads_nothing_heavy() -> None:
         (["run", "--help"], 0),
     ],
 )
-def test_a_reader_that_goes_away_is_no_error(
-    file: Path, socket: str, argv: list[str], status: int
-) -> None:
+def test_broken_pipe_is_not_an_error(file: Path, socket: str, argv: list[str], status: int) -> None:
     named = {"FILE": str(file), "SOCKET": socket}
     reader, writer = os.pipe()
     os.close(reader)
@@ -657,7 +661,7 @@ def test_a_reader_that_goes_away_is_no_error(
         (["run", "--help"], ""),  # longer than a buffer
     ],
 )
-def test_a_full_disk_is_one_line(file: Path, argv: list[str], unbuffered: str) -> None:
+def test_full_disk_is_a_one_line_error(file: Path, argv: list[str], unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
             [*COMMAND, *(str(file) if word == "FILE" else word for word in argv)],
@@ -670,7 +674,7 @@ def test_a_full_disk_is_one_line(file: Path, argv: list[str], unbuffered: str) -
     assert result.stderr == b"devicemanager: error: standard output: No space left on device\n"
 
 
-def test_a_closed_output_is_one_line(file: Path) -> None:
+def test_closed_output_is_a_one_line_error(file: Path) -> None:
     shell = ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND]
     result = subprocess.run([*shell, "checkpoint", "show", str(file)], stderr=-1, timeout=30)
     assert result.returncode == 2
@@ -684,14 +688,14 @@ def test_a_closed_output_is_one_line(file: Path) -> None:
     assert subprocess.run([*shell, "checkpoint", "show", "none"], timeout=30).returncode == 2
 
 
-def test_the_package_is_the_command() -> None:
+def test_package_can_be_run_as_module() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "devicemanager", "--version"], capture_output=True, timeout=30
     )
     assert (result.returncode, result.stdout[:13]) == (0, b"devicemanager")
 
 
-def test_an_ascii_terminal_gets_escapes(tmp_path: Path) -> None:
+def test_ascii_terminal_gets_escapes(tmp_path: Path) -> None:
     result = subprocess.run(
         [*COMMAND, "checkpoint", "show", str(tmp_path / "\u00e9")],
         capture_output=True,
@@ -702,7 +706,15 @@ def test_an_ascii_terminal_gets_escapes(tmp_path: Path) -> None:
     assert b"\\xe9: no such file" in result.stderr
 
 
-def test_an_error_shows_what_a_terminal_would_obey(tmp_path: Path, capsys: Any) -> None:
+def test_control_characters_in_errors_are_escaped(tmp_path: Path, capsys: Any) -> None:
     status, _, err = run(capsys, "checkpoint", "verify", str(tmp_path / "\x1b[31m\u202ered é"))
     assert status == 2
     assert "/\\x1b[31m\\u202ered é: no such file" in err
+
+
+@pytest.mark.parametrize(
+    "argv", [["pods", "--socket=a\0b"], ["explain", "a\0b"], ["run", "--root=\0"]]
+)
+def test_null_character_in_file_name_is_rejected(argv: list[str], capsys: Any) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("not a text with a null character")

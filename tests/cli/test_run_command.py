@@ -18,8 +18,7 @@ import pytest
 
 from devicemanager.cli import main
 from devicemanager.cli.kubelet_log import KubeletLog
-from devicemanager.cli.offline_node import OfflineNode
-from devicemanager.core.ids import ResourceName
+from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects.manifests import parse
 from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
@@ -72,7 +71,7 @@ def held(directory: Path) -> dict[str, tuple[str, ...]]:
         }
 
 
-def test_a_start_waits_for_no_import_that_only_plugins_pods_or_rejections_need(
+def test_start_imports_nothing_for_plugins_pods_or_rejections(
     directory: Path,
 ) -> None:
     log = directory / "log"
@@ -99,7 +98,7 @@ def test_a_start_waits_for_no_import_that_only_plugins_pods_or_rejections_need(
     }
 
 
-def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
+def test_pods_follow_their_manifests(directory: Path) -> None:
     manifests = directory / "manifests"
     (manifests / "a.yaml").write_text(manifest("a", 1))
     calls = directory / "calls"
@@ -135,22 +134,22 @@ def test_pods_come_and_go_with_their_manifests(directory: Path) -> None:
         assert "Requested: 3, Available: 2" in second["message"]
         (manifests / "a.yaml").unlink()
         wait(process, "terminated", pod=first["pod"])
-        # Written again, the rejected one is tried again.
+        # A rejected pod is retried when its manifest is written again.
         (manifests / "b.yaml").write_text(manifest("b", 3))
         wait(process, "admission", name="default/b", admitted=True)
         assert held(directory) == {"b": ("gpu-mock-0", "gpu-mock-1", "gpu-mock-2")}
         assert process.stop() == 0
     recorded = [json.loads(line) for line in calls.read_text().splitlines()]
     assert [each["number"] for each in recorded] == [*range(1, len(recorded) + 1)]
-    asked = [each["request"] for each in recorded if each["rpc"] == "Allocate"]
-    assert [each["container_requests"][0]["devices_ids"] for each in asked] == [
+    requests = [each["request"] for each in recorded if each["rpc"] == "Allocate"]
+    assert [each["container_requests"][0]["devices_ids"] for each in requests] == [
         ["gpu-mock-0"],
         ["gpu-mock-0", "gpu-mock-1", "gpu-mock-2"],
     ]
     assert recorded[-1]["rpc"] == "ListAndWatch" and recorded[-1]["response"] is None
 
 
-def test_a_rejection_for_its_nodes_is_explained(directory: Path) -> None:
+def test_rejection_by_the_topology_manager_is_explained(directory: Path) -> None:
     flags = ["--topology-policy", "single-numa-node", "--simulate", f"{GPU}=3@0,1"]
     (directory / "manifests" / "a.yaml").write_text(manifest("a", 2))
     (directory / "manifests" / "b.yaml").write_text(manifest("b", 1))
@@ -184,8 +183,8 @@ def test_a_rejection_for_its_nodes_is_explained(directory: Path) -> None:
         ]
 
 
-def test_a_rejection_is_explained_in_text_too(capsys: Any) -> None:
-    node = OfflineNode(Settings(), {ResourceName(GPU): {}})
+def test_rejection_is_explained_in_text(capsys: Any) -> None:
+    node = InMemoryKubelet(Settings(), {GPU: ()})
     pod = parse(pod_manifest("a", {GPU: 1}))
     KubeletLog(as_json=False).admission(pod, node.admit(pod))
     lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
@@ -197,30 +196,30 @@ def test_a_rejection_is_explained_in_text_too(capsys: Any) -> None:
         "    legend: . free, # in use, x unhealthy, * chosen",
     ]
     unknown = parse(pod_manifest("b", {"vendor.com/none": 1}))
-    strict = OfflineNode(Settings(strict=True), {})
+    strict = InMemoryKubelet(Settings(strict=True), {})
     KubeletLog(as_json=False).admission(unknown, strict.admit(unknown))
     assert capsys.readouterr().out == ""
 
 
-def test_trouble_of_the_command_looks_like_a_warning_event(capsys: Any) -> None:
+def test_warning_of_the_command_looks_like_an_event(capsys: Any) -> None:
     KubeletLog(as_json=False).warn("manifest", "a.yaml: empty")
     assert capsys.readouterr().out.split(" ", 1)[1] == "warning: manifest: a.yaml: empty\n"
 
 
-def test_a_bad_manifest_is_a_line_and_costs_nobody_else(directory: Path) -> None:
+def test_bad_manifest_warns_and_others_are_admitted(directory: Path) -> None:
     manifests = directory / "manifests"
     (manifests / "a.yaml").write_text(manifest("a", -1))
     (manifests / "b.yaml").write_text(manifest("b", 1))
     with kubelet(directory, "--simulate", f"{GPU}=3") as process:
-        told = wait(process, "manifest", warning=True)
-        assert told["message"] == (
+        warning_line = wait(process, "manifest", warning=True)
+        assert warning_line["message"] == (
             f"{manifests / 'a.yaml'}: spec.containers[0].resources.limits[{GPU}]: "
             'Invalid value: "-1": must be greater than or equal to 0'
         )
         wait(process, "admission", name="default/b", admitted=True)
 
 
-def test_pods_keep_their_devices_over_a_kill(directory: Path) -> None:
+def test_pods_keep_their_devices_after_sigkill(directory: Path) -> None:
     for name in "ba":
         (directory / "manifests" / f"{name}.yaml").write_text(manifest(name, 1))
     with kubelet(directory, "--simulate", f"{GPU}=3") as process:
@@ -230,13 +229,13 @@ def test_pods_keep_their_devices_over_a_kill(directory: Path) -> None:
     with kubelet(directory) as process:
         wait(process, "ready")
         assert held(directory) == before
-        # The plugin died with its kubelet: who holds a device may stay, but none is left.
+        # The plugin died with its kubelet: running pods keep their devices, but none is free.
         (directory / "manifests" / "c.yaml").write_text(manifest("c", 1))
         third = wait(process, "admission", name="default/c")
         assert not third["admitted"]
 
 
-def test_a_plugin_that_hangs_holds_up_neither_other_pods_nor_the_end(directory: Path) -> None:
+def test_hanging_plugin_delays_neither_other_pods_nor_the_exit(directory: Path) -> None:
     variables = {
         "DEVICE_PLUGIN_DIRECTORY": str(directory / "device-plugins"),
         "RESOURCE_NAME": GPU,
@@ -253,11 +252,11 @@ def test_a_plugin_that_hangs_holds_up_neither_other_pods_nor_the_end(directory: 
         wait(process, "admission", name="default/b", admitted=True)
         (directory / "manifests" / "b.yaml").unlink()
         wait(process, "terminated")
-        # Nothing tells when the plugin has the call; either way the kubelet has to end.
+        # The call may or may not have reached the plugin; the kubelet must exit in both cases.
         assert process.stop() == 0
 
 
-def test_a_directory_of_its_own_and_text(tmp_path: Path) -> None:
+def test_temporary_root_is_removed_and_output_is_text(tmp_path: Path) -> None:
     process = subprocess.Popen(RUN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     lines = []
@@ -275,24 +274,23 @@ def test_a_directory_of_its_own_and_text(tmp_path: Path) -> None:
 
 
 def exits(process: subprocess.Popen[Any]) -> tuple[int, str]:
-    """The exit status, and what was printed on stderr, read to its end."""
+    """Return the exit status and all of standard error."""
     with process:
         try:
             assert process.stderr is not None
             errors = process.stderr.read()
             return process.wait(DEADLINE), errors.decode()
         finally:
-            process.kill()  # or it would be waited for, whatever went wrong
+            process.kill()  # after a failure, the exit of the with block would wait for it
 
 
 @pytest.mark.parametrize("delay", [0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
-def test_a_signal_at_any_moment_leaves_nothing(
+def test_signal_at_any_moment_leaves_nothing_behind(
     directory: Path, number: signal.Signals, delay: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is set up the signal alone ends it; from then on everything that was set
-    up is taken down."""
-    # Loaded before everything else, coverage would take the first signals.
+    """Before the set-up the signal itself ends the process; later, everything is undone."""
+    # Without coverage, which is loaded first and would receive the first signals.
     monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     command = [*COMMAND, "run", "--simulate", f"{GPU}=2"]
     process = subprocess.Popen(
@@ -301,18 +299,18 @@ def test_a_signal_at_any_moment_leaves_nothing(
         stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(directory)},
     )
-    # Nothing to wait for: only so that the signals fall on different moments.
+    # Not a wait: the pauses make the signals arrive at different moments.
     time.sleep(delay)
     process.send_signal(number)
     status, errors = exits(process)
-    # Only the start of the interpreter itself, before anything of ours, may show a traceback.
+    # Only the start of the interpreter, before devicemanager is imported, may show a traceback.
     assert status in (0, -number) or "Fatal Python error: init_" in errors
     assert "Traceback" not in errors or "devicemanager/cli" not in errors, errors
     assert not list(directory.glob("dm-*"))
 
 
-def test_a_terminal_that_goes_away_ends_it(directory: Path) -> None:
-    """The kernel's SIGHUP, the shell's, and an output that fails: it stops once, and in order."""
+def test_closed_terminal_stops_the_command(directory: Path) -> None:
+    """SIGHUP from the kernel and the shell and a failing output stop the command once, in order."""
     reader, writer = os.pipe()
     process = subprocess.Popen(
         [*RUN, "--root", str(directory)], stdout=writer, stderr=subprocess.PIPE
@@ -326,7 +324,7 @@ def test_a_terminal_that_goes_away_ends_it(directory: Path) -> None:
     assert not (directory / "device-plugins" / "kubelet.sock").exists()
 
 
-def test_under_nohup_a_hangup_is_nothing(directory: Path) -> None:
+def test_sighup_is_ignored_under_nohup(directory: Path) -> None:
     process = subprocess.Popen(
         ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *RUN, "--root", str(directory)],
         stdout=subprocess.PIPE,
@@ -343,8 +341,8 @@ def test_under_nohup_a_hangup_is_nothing(directory: Path) -> None:
     assert process.returncode == 0
 
 
-def test_a_reader_that_does_not_read_stops_nobody(directory: Path) -> None:
-    """A pipe holds 64 KiB; with it full, plugins register, pods come, and SIGTERM is heard."""
+def test_blocked_reader_blocks_neither_plugins_nor_pods(directory: Path) -> None:
+    """With the 64 KiB of a pipe full, plugins register, pods are admitted and SIGTERM works."""
     manifests = directory / "manifests"
     command = [*RUN, "-o", "json", "--root", str(directory), "--manifests", str(manifests)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -363,14 +361,14 @@ def test_a_reader_that_does_not_read_stops_nobody(directory: Path) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """For what another process does without telling."""
+    """Poll for what another process does."""
     deadline = time.monotonic() + DEADLINE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def test_a_reader_that_goes_away_ends_it(directory: Path) -> None:
+def test_broken_pipe_stops_the_command(directory: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -393,7 +391,7 @@ def error_of(capsys: Any, *argv: str) -> str:
     return line.removeprefix("devicemanager: error: ").rstrip("\n")
 
 
-def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
+def test_failed_start_is_a_one_line_error(directory: Path, capsys: Any) -> None:
     file = directory / "file"
     file.touch()
     assert "the kernel allows 107" in error_of(capsys, "--root", f"/tmp/{'x' * 100}")
@@ -404,23 +402,23 @@ def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
         f"manifest directory {missing} does not exist"
     )
     mixed = ["--simulate", f"{GPU}=1@0,1@none"]
-    assert "or none is" in error_of(capsys, *root, *mixed)
-    rejected = f"--calls {directory}: cannot be written: Is a directory"
+    assert "or none" in error_of(capsys, *root, *mixed)
+    rejected = f"--calls: cannot write {directory}: Is a directory"
     assert rejected in error_of(capsys, *root, "--calls", str(directory))
-    # Nothing was served before.
+    # The errors came before anything was served.
     assert [each.name for each in directory.iterdir() if each != file] == ["manifests"]
 
 
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["--root", ""], "argument --root: a directory is expected, not an empty text"),
-        (["--manifests", ""], "argument --manifests: a directory is expected"),
+        (["--root", ""], "argument --root: expected a directory, not an empty text"),
+        (["--manifests", ""], "argument --manifests: expected a directory"),
         (
             ["--simulate", "kubernetes.io/gpu=1"],
-            "argument --simulate: 'kubernetes.io/gpu' is no device resource like vendor.com/gpu",
+            "argument --simulate: invalid resource 'kubernetes.io/gpu': expected a name with",
         ),
-        (["--simulate", "gpu=1"], "argument --simulate: 'gpu' is no device resource"),
+        (["--simulate", "gpu=1"], "argument --simulate: invalid resource 'gpu'"),
         (
             ["--simulate", f"{GPU}=1", "--simulate", f"{GPU}=2"],
             f"argument --simulate: {GPU} is given twice",
@@ -428,7 +426,7 @@ def test_what_cannot_start_is_one_line(directory: Path, capsys: Any) -> None:
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],
 )
-def test_wrong_usage_shows_the_usage_of_run(argv: list[str], text: str, capsys: Any) -> None:
+def test_wrong_usage_prints_the_usage_of_run(argv: list[str], text: str, capsys: Any) -> None:
     assert main(["run", *argv]) == 2
     out, err = capsys.readouterr()
     usage, line = err.splitlines()
@@ -436,7 +434,7 @@ def test_wrong_usage_shows_the_usage_of_run(argv: list[str], text: str, capsys: 
     assert line.startswith(f"devicemanager run: error: {text}")
 
 
-def test_another_kubelet_is_left_alone(directory: Path, capsys: Any) -> None:
+def test_directory_of_another_kubelet_is_rejected(directory: Path, capsys: Any) -> None:
     with kubelet(directory) as process:
         wait(process, "ready")
         assert "another kubelet serves" in error_of(capsys, "--root", str(directory))
@@ -444,12 +442,12 @@ def test_another_kubelet_is_left_alone(directory: Path, capsys: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [GPU, "=3", f"{GPU}=", f"{GPU}=-1", f"{GPU}=1.5", f"{GPU}=many"])
-def test_a_simulation_that_makes_no_sense_is_wrong_usage(text: str, capsys: Any) -> None:
+def test_invalid_simulation_is_wrong_usage(text: str, capsys: Any) -> None:
     assert main(["run", "--simulate", text]) == 2
-    assert f"{text!r} is not like vendor.com/gpu=8" in capsys.readouterr().err
+    assert f"invalid devices {text!r}: expected RESOURCE=COUNT" in capsys.readouterr().err
 
 
-def test_a_relative_root_is_taken_from_here(directory: Path) -> None:
+def test_relative_root_is_resolved_at_the_start(directory: Path) -> None:
     command = [*RUN, "-o", "json", "--root", "."]
     before = Path.cwd()
     os.chdir(directory)
@@ -458,8 +456,8 @@ def test_a_relative_root_is_taken_from_here(directory: Path) -> None:
     finally:
         os.chdir(before)
     with process:
-        told = wait(process, "plugin-socket")
-        assert told["path"] == str(directory / "device-plugins" / "kubelet.sock")
+        warning_line = wait(process, "plugin-socket")
+        assert warning_line["path"] == str(directory / "device-plugins" / "kubelet.sock")
 
 
 def claims_held(directory: Path) -> dict[str, list[str]]:
@@ -474,13 +472,13 @@ def claims_held(directory: Path) -> dict[str, list[str]]:
         }
 
 
-def test_structured_claims_come_from_a_directory_that_is_followed(directory: Path) -> None:
+def test_structured_claims_follow_their_directory(directory: Path) -> None:
     examples = ROOT / "examples" / "claims"
     claims, manifests = directory / "claims", directory / "manifests"
     claims.mkdir()
     flags = ["--claims", str(claims), "--simulate-pools", "gpu=1,nic=1"]
     with kubelet(directory, *flags) as process:
-        told = wait(process, "claims-state-path")
+        warning_line = wait(process, "claims-state-path")
         wait(process, "ready")
         shutil.copyfile(examples / "pods" / "3-streamer.yaml", manifests / "early.yaml")
         early = wait(process, "admission", name="default/streamer")
@@ -502,14 +500,14 @@ def test_structured_claims_come_from_a_directory_that_is_followed(directory: Pat
         assert claims_held(directory)["late"] == ["mock-nic-0/uplink"]
         cdi = late["containers"]["main"]["settings"]["cdi_devices"]
         assert cdi[0] == "k8s.nic.example.com/device=common"
-        assert Path(told["path"]).exists()
+        assert Path(warning_line["path"]).exists()
 
         (manifests / "late.yaml").unlink()
         wait(process, "claim-released")
         assert process.stop() == 0
 
 
-def test_a_directory_of_claims_that_is_not_there_is_said_before_anything_starts(
+def test_missing_claims_directory_is_reported_before_the_start(
     directory: Path, capsys: Any
 ) -> None:
     assert main(["run", "--root", str(directory / "r"), "--claims", "/nosuch"]) == 2
@@ -518,11 +516,11 @@ def test_a_directory_of_claims_that_is_not_there_is_said_before_anything_starts(
     assert not (directory / "r").exists()
 
 
-def test_a_plugin_that_ends_in_the_middle_of_its_calls_is_no_noise(directory: Path) -> None:
+def test_plugin_that_exits_during_calls_logs_no_grpc_lines(directory: Path) -> None:
     with kubelet(directory) as process:
         wait(process, "ready")
         plugins = directory / "device-plugins"
-        for turn in range(12):  # gRPC's line comes at some of them only
+        for turn in range(12):  # gRPC logs its line only in some of the rounds
             with hostile.RawPlugin(plugins / f"p{turn}.sock") as plugin:
                 assert hostile.register(plugins / "kubelet.sock", plugin.path.name) is None
                 wait_until(lambda plugin=plugin: plugin.streams == 1)

@@ -15,7 +15,7 @@ from tests.cli.records import until_ready
 RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
 
 
-def test_a_kubelet_is_steered_while_it_runs(make_mock_kubelet):
+def test_control_api_controls_a_running_kubelet(make_mock_kubelet):
     root = make_mock_kubelet(start=False).root / "r"
     command = [*RUN, "--root", str(root), "--control", "127.0.0.1:0", "--clock", "manual"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
@@ -40,18 +40,18 @@ def test_a_kubelet_is_steered_while_it_runs(make_mock_kubelet):
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--clock", "manual"], "--clock is of use with --control only"),
-        (["--control-allow-remote"], "--control-allow-remote is of use with --control only"),
-        (["--control", "0.0.0.0:1"], "use 127.0.0.1; or give --control-allow-remote, too"),
+        (["--clock", "manual"], "--clock requires --control"),
+        (["--control-allow-remote"], "--control-allow-remote requires --control"),
+        (["--control", "0.0.0.0:1"], "use 127.0.0.1; or add --control-allow-remote"),
         (["--control", "x"], "--control: invalid address 'x'"),
     ],
 )
-def test_flags_that_do_not_fit(flags, text, capsys):
+def test_flags_that_require_others_are_rejected(flags, text, capsys):
     assert main(["run", *flags]) == 2
     assert text in capsys.readouterr().err
 
 
-def test_without_the_library(monkeypatch, capsys):
+def test_missing_extra_is_an_error(monkeypatch, capsys):
     for name in ("server", "http_server"):
         monkeypatch.delitem(sys.modules, f"devicemanager.control.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)

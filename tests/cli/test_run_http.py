@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from devicemanager.cli import http_option, main
+from devicemanager.cli import main, server_options
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.control import ControlServer
 from devicemanager.observe.web import HttpServer
@@ -19,7 +19,7 @@ from tests.observe.web.conftest import fetch
 RUN = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json"]
 
 
-def test_a_kubelet_is_looked_at_while_it_runs(make_mock_kubelet):
+def test_http_endpoints_of_a_running_kubelet(make_mock_kubelet):
     root = make_mock_kubelet(start=False).root / "r"
     simulated = ["--simulate", "vendor.com/gpu=2"]
     command = [*RUN, "--root", str(root), "--http", "127.0.0.1:0", "--control", *simulated]
@@ -32,7 +32,7 @@ def test_a_kubelet_is_looked_at_while_it_runs(make_mock_kubelet):
             assert said["control-address"]["address"] == url
             address = url.removeprefix("http://")
             assert fetch(address, "/healthz").text == "ok"
-            # The first registration counts already.
+            # The metrics include the first registration.
             text = fetch(address, "/metrics").text
             counted = 'kubelet_device_plugin_registration_total{resource_name="vendor.com/gpu"} 1.0'
             assert counted in text.splitlines()
@@ -48,13 +48,13 @@ def test_a_kubelet_is_looked_at_while_it_runs(make_mock_kubelet):
 
 
 @pytest.mark.parametrize("shows", [True, False])
-def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys, shows):
+def test_token_is_printed_only_on_a_terminal(mock_kubelet, monkeypatch, capsys, shows):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: shows)
     control = ControlServer(mock_kubelet)
     with HttpServer(mock_kubelet, "127.0.0.1:0", control=control) as server:
         token = control.token_path.read_text().strip()
-        http_option.tell(server, control, KubeletLog(False))
-        http_option.tell(server, None, KubeletLog(False))
+        server_options.report_http(server, control, KubeletLog(False))
+        server_options.report_http(server, None, KubeletLog(False))
     with_control, without = (
         line.split()[-1] for line in capsys.readouterr().out.splitlines() if " page: " in line
     )
@@ -64,24 +64,24 @@ def test_the_token_is_shown_on_a_terminal_only(mock_kubelet, monkeypatch, capsys
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--http-allow-remote"], "--http-allow-remote is of use with --http only"),
-        (["--http", "0.0.0.0:1"], "use 127.0.0.1; or give --http-allow-remote, too"),
+        (["--http-allow-remote"], "--http-allow-remote requires --http"),
+        (["--http", "0.0.0.0:1"], "use 127.0.0.1; or add --http-allow-remote"),
         (["--http", "192.0.2.1:1", "--http-allow-remote"], "cannot listen on 192.0.2.1:1"),
         (
             ["--http", "0.0.0.0:1", "--http-allow-remote", "--control"],
-            "expose the control API to other hosts: give --control-allow-remote, too",
+            "and with it the control API: to allow this, add --control-allow-remote",
         ),
         (["--http", "x"], "--http: invalid address 'x'"),
     ],
 )
-def test_flags_that_do_not_fit(flags, text, capsys):
+def test_flags_that_require_others_are_rejected(flags, text, capsys):
     assert main(["run", *flags]) in (1, 2)
     error = capsys.readouterr().err
     assert text in error
     assert error.count("\n") == 1
 
 
-def test_without_the_library(monkeypatch, capsys):
+def test_missing_extra_is_an_error(monkeypatch, capsys):
     for name in [name for name in sys.modules if name.startswith("devicemanager.observe.metrics.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "devicemanager.observe.web.server", raising=False)

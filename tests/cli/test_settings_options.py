@@ -1,4 +1,4 @@
-"""The flags that stand for settings, and ``RESOURCE=COUNT@NODES``."""
+"""Flags for settings, and ``RESOURCE=COUNT@NODES``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from checkpoint import Durability
 from devicemanager.cli import main, settings_options
-from devicemanager.cli.device_option import device_option
 from devicemanager.core.providers.cpu import CpuProvider
 from devicemanager.core.providers.memory import MemoryProvider
 from devicemanager.core.topology import NumaTopology, NumaTopologyError, PolicyName, ScopeName
@@ -25,9 +24,7 @@ CLOSEST, MOST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 
 def parsed(*argv: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(exit_on_error=False)
-    settings_options.add_topology(parser)
-    settings_options.add_admission(parser)
-    settings_options.add_serving(parser)
+    settings_options.add_settings(parser, "topology", "version", "admission", "serving")
     return parser.parse_args(argv)
 
 
@@ -35,7 +32,7 @@ def settings(*argv: str) -> Settings:
     return settings_options.settings_from(parsed(*argv))
 
 
-def test_no_flags_change_nothing() -> None:
+def test_settings_without_flags_are_the_defaults() -> None:
     assert settings() == Settings()
 
 
@@ -63,22 +60,22 @@ def test_no_flags_change_nothing() -> None:
         ("--no-rate-limit", {"pod_resources_qps": None}),
     ],
 )
-def test_a_flag_is_a_setting(argv: str, changes: dict[str, Any]) -> None:
+def test_flag_changes_its_setting(argv: str, changes: dict[str, Any]) -> None:
     assert settings(*argv.split()) == attrs.evolve(Settings(), **changes)
 
 
-def test_every_level_of_durability_has_a_flag() -> None:
-    assert tuple(Durability) == settings_options.DURABILITIES
+def test_durability_choices_are_those_of_the_checkpoint() -> None:
+    assert tuple(Durability) == settings_options.CHOICES["durability"]
 
 
-def test_nodes_follow_the_devices_unless_given() -> None:
+def test_numa_nodes_follow_the_devices_by_default() -> None:
     assert settings_options.settings_from(parsed(), {2}).numa.nodes == (0, 1, 2)
     assert settings_options.settings_from(parsed("--numa", "1"), {2}).numa.nodes == (1,)
     with pytest.raises(NumaTopologyError, match="invalid NUMA node id 100: use 0 to 63"):
         settings_options.settings_from(parsed(), {100})
 
 
-def test_a_file_brings_cpus_and_memory(tmp_path: Path) -> None:
+def test_numa_file_defines_cpus_and_memory(tmp_path: Path) -> None:
     file = tmp_path / "machine.yaml"
     file.write_text("{nodes: 0-1, cpus: {0: 0-3, 1: 4-7}, memory: {memory: {0: 1Gi}}}")
     cpus, memory = settings("--numa", str(file)).providers
@@ -89,25 +86,29 @@ def test_a_file_brings_cpus_and_memory(tmp_path: Path) -> None:
         settings("--numa", str(tmp_path / "none"))
 
 
-def test_policies_and_scopes_are_the_cores() -> None:
-    assert tuple(PolicyName) == settings_options.POLICIES
-    assert tuple(ScopeName) == settings_options.SCOPES
+def test_policy_and_scope_choices_are_those_of_the_core() -> None:
+    assert tuple(PolicyName) == settings_options.CHOICES["topology_policy"]
+    assert tuple(ScopeName) == settings_options.CHOICES["topology_scope"]
 
 
 @pytest.mark.parametrize("command", ["run", "explain"])
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        ("--quirk Q99", f"unknown quirk 'Q99': choose from {', '.join(QUIRKS)}"),
-        ("--declare gpu", "'gpu' is no device resource like vendor.com/gpu"),
-        ("--shuffle-seed 1.5", "'1.5' is not a whole number"),
-        ("--topology-option x", "'x' is not like prefer-closest-numa-nodes=true"),
+        ("--quirk Q99", f"unknown quirk 'Q99': use reference or one of {', '.join(QUIRKS)}"),
+        (
+            "--declare gpu",
+            "invalid resource 'gpu': expected a name with a domain, such as vendor.com/gpu",
+        ),
+        ("--shuffle-seed 1.5", "invalid value '1.5': expected a whole number"),
+        (
+            "--topology-option x",
+            "invalid option 'x': expected NAME=VALUE, such as prefer-closest-numa-nodes=true",
+        ),
         ("--topology-policy tight", "invalid choice: 'tight'"),
     ],
 )
-def test_what_makes_no_sense_is_wrong_usage(
-    command: str, argv: str, text: str, capsys: Any
-) -> None:
+def test_invalid_value_is_wrong_usage(command: str, argv: str, text: str, capsys: Any) -> None:
     manifest = ["x.yaml"] if command == "explain" else []
     assert main([command, *manifest, *argv.split()]) == 2
     usage, error = capsys.readouterr().err.splitlines()
@@ -116,20 +117,20 @@ def test_what_makes_no_sense_is_wrong_usage(
 
 
 @pytest.mark.parametrize("name", ["", "My Node"])
-def test_a_node_has_a_name_that_nodes_may_have(name: str, capsys: Any) -> None:
+def test_invalid_node_name_is_rejected(name: str, capsys: Any) -> None:
     assert main(["run", "--node", name]) == 2
-    assert f"--node: {name!r} is no node's name: use lower" in capsys.readouterr().err
+    assert f"--node: invalid node name {name!r}: use lower" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "soon"])
-def test_times_are_numbers(text: str, capsys: Any) -> None:
+def test_invalid_time_is_rejected(text: str, capsys: Any) -> None:
     assert main(["run", f"--grace-period={text}"]) == 2
-    assert f"'{text}' is not a number from 0" in capsys.readouterr().err
+    assert f"invalid value '{text}': expected a number of at least 0" in capsys.readouterr().err
 
 
-def test_what_the_kubelet_would_reject_is_one_line(capsys: Any) -> None:
+def test_settings_that_the_kubelet_rejects_are_one_line_errors(capsys: Any) -> None:
     policy = ["--topology-policy", "restricted"]
-    # Under the policy `none` a kubelet would not look at it.
+    # With policy `none`, a kubelet ignores the option.
     for argv in (policy, []):
         assert main(["run", *argv, "--topology-option", "x=1"]) == 2
         assert capsys.readouterr().err == (
@@ -140,7 +141,7 @@ def test_what_the_kubelet_would_reject_is_one_line(capsys: Any) -> None:
     assert main(["run", "--numa", "0-"]) == 2
     assert "invalid `0-`: expected a number or a range" in capsys.readouterr().err
     assert main(["run", "--simulate", "vendor.com/gpu=1@0,1@none"]) == 2
-    assert "all devices are on NUMA nodes, or none is" in capsys.readouterr().err
+    assert "place all devices on NUMA nodes, or none" in capsys.readouterr().err
 
 
 # --- devices
@@ -159,16 +160,18 @@ def test_what_the_kubelet_would_reject_is_one_line(capsys: Any) -> None:
         ("2@0,none", (0, None)),
     ],
 )
-def test_devices_and_their_nodes(text: str, nodes: tuple[int | None, ...]) -> None:
-    assert device_option(f"vendor.com/gpu={text}") == ("vendor.com/gpu", nodes)
+def test_device_option_is_parsed(text: str, nodes: tuple[int | None, ...]) -> None:
+    assert settings_options.device_option(f"vendor.com/gpu={text}") == ("vendor.com/gpu", nodes)
 
 
 @pytest.mark.parametrize(
     "text", ["1@", "@1", "1,2", "1,2@0", "1@0,", "1@0@1", "1@x", "1@0+1", "1@-1", "1 @0", "\u0661"]
 )
-def test_no_devices(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is not like vendor"):
-        device_option(f"vendor.com/gpu={text}")
+def test_invalid_device_option_is_rejected(text: str) -> None:
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=r"^invalid devices '.*': expected RESOURCE=COUNT"
+    ):
+        settings_options.device_option(f"vendor.com/gpu={text}")
 
 
 GROUPS = st.lists(
@@ -177,9 +180,9 @@ GROUPS = st.lists(
 
 
 @given(GROUPS)
-def test_what_is_written_is_read(groups: list[tuple[int, list[int]]]) -> None:
+def test_device_option_round_trip(groups: list[tuple[int, list[int]]]) -> None:
     text = ",".join(f"{count}@{','.join(map(str, nodes))}" for count, nodes in groups)
     expected = tuple(
         nodes[number % len(nodes)] for count, nodes in groups for number in range(count)
     )
-    assert device_option(f"r={text}").nodes == expected
+    assert settings_options.device_option(f"r={text}").nodes == expected

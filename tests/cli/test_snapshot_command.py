@@ -70,7 +70,7 @@ def test_existing_file_is_not_overwritten(mock_kubelet: Any, tmp_path: Path, cap
     file.write_text("mine")
     status, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
     assert (status, out, file.read_text()) == (2, "", "mine")
-    assert err == f"devicemanager: error: {file} exists: name another file\n"
+    assert err == f"devicemanager: error: {file} exists: use another file name\n"
 
 
 def test_full_disk_leaves_no_partial_file(mock_kubelet: Any, tmp_path: Path, capsys: Any) -> None:
@@ -220,7 +220,7 @@ def test_invalid_snapshot_is_a_one_line_error(content: bytes, tmp_path: Path, ca
 
 
 def test_directory_and_missing_file_are_errors(tmp_path: Path, capsys: Any) -> None:
-    assert run(capsys, "show", str(tmp_path))[2].endswith("it is a directory, not a regular file\n")
+    assert run(capsys, "show", str(tmp_path))[2].endswith(" is a directory, not a regular file\n")
     assert run(capsys, "show", str(tmp_path / "none"))[2].endswith("No such file or directory\n")
 
 

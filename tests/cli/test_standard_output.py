@@ -1,4 +1,4 @@
-"""Standard output whose reader may be slow, stuck or gone."""
+"""Standard output with a slow or blocked reader, or a broken pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pipe(NamedTuple):
 def pipe() -> Iterator[Pipe]:
     ends = Pipe(*os.pipe())
     yield ends
-    os.close(ends.reader)  # which lets go of a thread that still writes
+    os.close(ends.reader)  # this releases a thread that still writes
     for thread in threading.enumerate():
         if thread.name == "standard output":
             thread.join()
@@ -46,7 +46,7 @@ def all_of(reader: int, size: int) -> bytes:
     return data
 
 
-def test_lines_come_in_order(pipe: Pipe) -> None:
+def test_lines_are_written_in_order(pipe: Pipe) -> None:
     output = queue(pipe.writer)
     lines = [f"line {number}\u20ac\n" for number in range(1000)]
     for line in lines:
@@ -56,12 +56,12 @@ def test_lines_come_in_order(pipe: Pipe) -> None:
     assert all_of(pipe.reader, len(wanted)) == wanted
 
 
-def test_what_the_reader_does_not_take_is_dropped_and_counted(pipe: Pipe) -> None:
+def test_full_queue_drops_and_counts_lines(pipe: Pipe) -> None:
     output = queue(pipe.writer, limit=300_000)
     line = "x" * 9_999 + "\n"
     for _ in range(100):
-        output.put(line)  # a pipe takes six of them, the queue thirty
-    # The reader wakes up: room again, once all that was kept has gone.
+        output.put(line)  # a pipe has room for six of them, the queue for thirty
+    # The reader continues: the queue has room again when it is empty.
     kept = 0
     while True:
         whole = all_of(pipe.reader, len(line))
@@ -74,12 +74,12 @@ def test_what_the_reader_does_not_take_is_dropped_and_counted(pipe: Pipe) -> Non
     rest = os.read(pipe.reader, 1 << 20)
     while not rest.endswith(b"last\n"):
         rest += os.read(pipe.reader, 1 << 20)
-    more, _, told = rest.partition(b"<")
+    more, _, end = rest.partition(b"<")
     kept += len(more) // len(line)
-    assert told == f"{100 - kept} missing>\nlast\n".encode()
+    assert end == f"{100 - kept} missing>\nlast\n".encode()
 
 
-def test_what_is_dropped_last_is_told_at_the_end(pipe: Pipe) -> None:
+def test_dropped_lines_are_reported_at_the_end(pipe: Pipe) -> None:
     output = queue(pipe.writer, limit=10)
     output.put("much too long\n")
     output.put("much too long, too\n")
@@ -87,15 +87,15 @@ def test_what_is_dropped_last_is_told_at_the_end(pipe: Pipe) -> None:
     assert os.read(pipe.reader, 100) == b"<2 missing>\n"
 
 
-def test_a_reader_that_takes_nothing_does_not_hold_up_the_end(pipe: Pipe) -> None:
+def test_blocked_reader_does_not_delay_close(pipe: Pipe) -> None:
     output = OutputQueue(notice, lambda error: None, pipe.writer, patience=0.05)
     for _ in range(100):
         output.put("x" * 9_999 + "\n")
     output.close()
-    output.put("after the end: nobody's\n")
+    output.put("after the end: dropped\n")
 
 
-def test_a_slow_reader_gets_everything(pipe: Pipe) -> None:
+def test_slow_reader_gets_everything(pipe: Pipe) -> None:
     output = queue(pipe.writer, patience=30)
     line = "x" * 9_999 + "\n"
     got: list[bytes] = []
@@ -108,14 +108,14 @@ def test_a_slow_reader_gets_everything(pipe: Pipe) -> None:
     assert got == [line.encode() * 50]
 
 
-def test_a_reader_that_is_gone_is_told_once() -> None:
+def test_broken_pipe_is_reported_once() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    told: list[OSError] = []
+    errors: list[OSError] = []
     failed = threading.Event()
 
     def tell(error: OSError) -> None:
-        told.append(error)
+        errors.append(error)
         failed.set()
 
     output = OutputQueue(notice, tell, writer)
@@ -124,10 +124,10 @@ def test_a_reader_that_is_gone_is_told_once() -> None:
     output.put("b\n")
     output.close()
     os.close(writer)
-    assert [type(error) for error in told] == [BrokenPipeError]
+    assert [type(error) for error in errors] == [BrokenPipeError]
 
 
-def test_what_was_put_is_written_when_it_is_drained(pipe: Pipe) -> None:
+def test_drain_waits_until_everything_is_written(pipe: Pipe) -> None:
     output = queue(pipe.writer, patience=10.0)
     output.put("before\n")
     output.drain()
@@ -136,7 +136,7 @@ def test_what_was_put_is_written_when_it_is_drained(pipe: Pipe) -> None:
     output.close()
 
 
-def test_a_reader_that_takes_nothing_ends_the_draining(pipe: Pipe) -> None:
+def test_blocked_reader_ends_drain(pipe: Pipe) -> None:
     output = queue(pipe.writer)
     output.put("x" * (1 << 18))
     output.drain()

@@ -11,7 +11,7 @@ from devicemanager.cli.stopping import Stopped, StopSignals
 
 @pytest.fixture
 def ended() -> Iterator[list[int]]:
-    """The signals that had their former effect, in place of the end of this process."""
+    """Record signals with their former effect, instead of ending this process."""
     numbers: list[int] = []
     former = {
         number: signal.signal(number, lambda number, _: numbers.append(number))
@@ -23,10 +23,10 @@ def ended() -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_that_is_sent_twice_is_one_and_a_later_one_has_its_former_effect(
+def test_repeated_signal_counts_once_and_later_one_has_its_former_effect(
     number: signal.Signals, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``timeout`` sends it: to the program, and to the program's process group."""
+    """Like ``timeout``: to the program, then to its process group."""
     now = 100.0
     monkeypatch.setattr(stopping, "monotonic", lambda: now)
     with StopSignals() as signals:
@@ -40,18 +40,18 @@ def test_a_signal_that_is_sent_twice_is_one_and_a_later_one_has_its_former_effec
         assert ended == [number]
 
 
-def test_a_second_hangup_has_no_effect(ended: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_sighup_has_no_effect(ended: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(stopping, "monotonic", lambda: now)
     with StopSignals():
         signal.raise_signal(signal.SIGHUP)
         now += 1
         signal.raise_signal(signal.SIGHUP)
-    signal.raise_signal(signal.SIGHUP)  # when all is taken down, too
+    signal.raise_signal(signal.SIGHUP)  # also after the shutdown
     assert ended == []
 
 
-def test_a_wait_is_ended_once(ended: list[int]) -> None:
+def test_signal_interrupts_a_wait_once(ended: list[int]) -> None:
     with StopSignals() as signals:
         with pytest.raises(Stopped), signals.interruptible():
             signal.raise_signal(signal.SIGINT)

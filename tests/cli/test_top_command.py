@@ -34,7 +34,7 @@ def node(*held: str) -> MemorySource:
     return MemorySource(pods, Allocatable((ContainerDevices(GPU, ("a", "b", "c"), (1,)),)))
 
 
-def test_without_a_terminal_it_looks_once(socket, capsys):
+def test_top_prints_once_without_a_terminal(socket, capsys):
     with PodResourcesServer(node("a"), socket):
         assert main(["top", "--socket", str(socket)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -43,7 +43,7 @@ def test_without_a_terminal_it_looks_once(socket, capsys):
     assert "Not listed by PodResources: unhealthy devices" in lines[5]
 
 
-def test_it_is_live_on_a_terminal_and_outlives_its_kubelet(socket):
+def test_top_is_live_on_a_terminal_and_survives_the_kubelet(socket):
     top = [*COMMAND, "top", "--socket", str(socket), "--interval", "0.1"]
     server = PodResourcesServer(node("a"), socket)
     server.start()
@@ -59,7 +59,7 @@ def test_it_is_live_on_a_terminal_and_outlives_its_kubelet(socket):
         assert watched.is_restored
 
 
-def test_as_data(socket, capsys):
+def test_top_as_json(socket, capsys):
     held = Pod(
         "train",
         "default",
@@ -74,11 +74,11 @@ def test_as_data(socket, capsys):
     offered = Allocatable((ContainerDevices(GPU, ("b", "a"), (1,)),))
     with PodResourcesServer(MemorySource([held], offered), socket):
         assert main(["top", "--socket", str(socket), "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    data = json.loads(capsys.readouterr().out)
     holders = [{"pod": "default/train", "container": "main"}]
-    assert told["schema"] == "devicemanager.top/v1"
-    assert told["numa_nodes"] == [1]
-    assert told["resources"] == [
+    assert data["schema"] == "devicemanager.top/v1"
+    assert data["numa_nodes"] == [1]
+    assert data["resources"] == [
         {
             "resource_name": GPU,
             "allocatable": 2,
@@ -91,24 +91,24 @@ def test_as_data(socket, capsys):
     ]
     devices = [{"resource_name": GPU, "device_ids": ["a", "gone"]}]
     container = {"name": "main", "devices": devices, "claims": {"net": ["p/x"]}}
-    assert told["pods"] == [{"namespace": "default", "name": "train", "containers": [container]}]
-    assert len(told["notes"]) == 3
+    assert data["pods"] == [{"namespace": "default", "name": "train", "containers": [container]}]
+    assert len(data["notes"]) == 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["--socket", "/nowhere/kubelet.sock"], "there is no socket at /nowhere/kubelet.sock"),
-        (["--interval", "0"], "'0' is not between 0.1 and 3600 seconds"),
-        (["--interval", "often"], "'often' is not between"),
+        (["--interval", "0"], "invalid interval '0': use a number of seconds from 0.1 to 3600"),
+        (["--interval", "often"], "invalid interval 'often': use a number"),
     ],
 )
-def test_what_cannot_work_is_said(arguments, text, capsys):
+def test_invalid_input_is_a_one_line_error(arguments, text, capsys):
     assert main(["top", *arguments]) == 2
     assert text in capsys.readouterr().err
 
 
-def test_colours_are_for_terminals(socket, capsys, monkeypatch):
+def test_colors_are_only_for_terminals(socket, capsys, monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     with PodResourcesServer(node("a"), socket):
         assert main(["top", "--once", "--socket", str(socket)]) == 0
