@@ -13,8 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import NewType
 
-__all__ = ["PAGE", "PUBLIC", "page", "text_of_value"]
-
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 PUBLIC = {
     "devicemanager": "the kubelet's side",

@@ -6,8 +6,6 @@ import os
 import shutil
 from typing import Final
 
-__all__ = ["ARGUMENTS", "MISSING", "chromium"]
-
 ARGUMENTS: Final = (
     "--headless",
     "--no-sandbox",

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["FILE", "text"]
-
 FILE: Final = Path(__file__).parents[1] / "docs" / "grafana-dashboard.json"
 
 _WIDTH, _HEIGHT, _COLUMNS = 12, 8, 2

@@ -11,8 +11,6 @@ from devicemanager.faults.fault import AT, COMMON
 from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.kinds import KINDS, Kind, Option
 
-__all__ = ["PAGE", "page"]
-
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 

@@ -15,8 +15,6 @@ import attrs
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
-__all__ = ["RoomsContract", "SourceContract"]
-
 _ROOT = Path(__file__).resolve().parents[1]
 _TOP = ("checkpoint", "devicemanager", "podresources", "protos")
 _DYNAMIC = {"__import__", "import_module"}

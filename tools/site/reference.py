@@ -22,8 +22,6 @@ from devicemanager.events.stream import EventKind
 from devicemanager.kubelet.settings import Settings
 from tools.api_page import PUBLIC, text_of_value
 
-__all__ = ["write"]
-
 _WIDTH = "96"
 """Columns of the commands' help."""
 

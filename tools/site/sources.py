@@ -7,8 +7,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["CONTENTS", "gather", "sections"]
-
 CONTENTS = "docs/README.md"
 """The page that lists all others, under the headings of the site."""
 
