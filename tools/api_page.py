@@ -1,4 +1,4 @@
-"""``python -m tools.api_page``: write docs/api.md from what the packages say is public."""
+"""``python -m tools.api_page``: write docs/api.md from ``__all__`` of the public packages."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 PUBLIC = {
     "devicemanager": "the kubelet's side",
     "devicemanager.kubelet": "types of a kubelet's arguments and results",
-    "devicemanager.control": "a kubelet of another process: the control API (the extra `control`)",
+    "devicemanager.control": "the control API and its client (the extra `control`)",
     "devicemanager.observe.web": "a kubelet over HTTP (the extra `http`)",
     "devicemanager.kubelet.inmemory": "a node without sockets",
     "devicemanager.cluster": "nodes in a real cluster",
     "devicemanager.cluster.fake_apiserver": "an API server for tests",
     "devicemanager.testing": "for tests, in addition to the fixtures of the pytest plugin",
-    "devicemanager.events.calls": "what the kubelet and plugins asked each other",
-    "devicemanager.faults": "faults of the kubelet's side, on purpose",
+    "devicemanager.events.calls": "calls between the kubelet and plugins",
+    "devicemanager.faults": "kubelet-side fault injection",
     "devicemanager.plugin": "write a plugin",
     "devicemanager.plugin.typed": "typed devices",
     "devicemanager.plugin.simulated": "a plugin with virtual devices",
@@ -33,28 +33,28 @@ PUBLIC = {
     "devicemanager.plugin.recording": "record and replay calls between a kubelet and its plugins",
     "devicemanager.testing.mock_podresources": "a mock PodResources server",
     "devicemanager.claims": "structured claims",
-    "devicemanager.kubelet.runtime.oci": "what an OCI runtime would be told",
+    "devicemanager.kubelet.runtime.oci": "settings for an OCI runtime",
     "devicemanager.kubelet.runtime.cdi": "devices by name, from specification files",
     "devicemanager.core.types": "types in the signatures of the packages above",
-    "podresources": "who holds what: client and server",
+    "podresources": "client and server of the PodResources API",
     "checkpoint": "the file `kubelet_internal_checkpoint`",
 }
-"""The packages whose ``__all__`` is public, and what they are for."""
+"""Purpose of each public package."""
 
 _HEAD = """\
-# What is public
+# Public API
 
-These names stay where they are; everything else may move at any time. Message modules
-are imported from `protos`, as in `from protos import deviceplugin_v1beta1 as dp`; the
-module of the same name with `_grpc` at its end has stubs, servicers and method paths.
+These names are stable; all others can change at any time. Import message modules from
+`protos`: `from protos import deviceplugin_v1beta1 as dp`. The module with the suffix `_grpc`
+has stubs, servicers and method paths.
 
-`python -m tools.api_page` writes this page from each package's `__all__`.
+`python -m tools.api_page` writes this page from `__all__` of each package.
 """
 _KINDS = ("Classes", "Errors", "Functions", "Values")
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the text of the page."""
     parts = [_HEAD]
     for name, purpose in PUBLIC.items():
         parts.append(f"\n## `{name}`: {purpose}")
@@ -80,7 +80,10 @@ def _kind(value: object) -> str:
 
 
 def text_of_value(package: ModuleType, name: str) -> str:
-    """The string below the assignment of a constant or type alias, wherever it is made."""
+    """Return the docstring below the assignment of a constant or type alias.
+
+    A package can re-export a value, so all its modules are searched.
+    """
     value = getattr(package, name)
     home = sys.modules[value.__module__] if isinstance(value, NewType) else package
     file = Path(home.__file__ or "")

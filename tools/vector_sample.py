@@ -1,4 +1,4 @@
-"""Choose the sample of recorded vectors in tests/data/vectors: ``python -m tools.vector_sample``.
+"""Select the sample of recorded vectors in tests/data/vectors: ``python -m tools.vector_sample``.
 
 The full sets are larger than a repository should carry. The sample must be small and still
 fail when a decision is broken. Therefore vectors are chosen by what they reach:
@@ -219,7 +219,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     """Write the sample of every set."""
     parser = argparse.ArgumentParser(prog="python -m tools.vector_sample", description=__doc__)
     parser.add_argument(
-        "--vectors", type=Path, default=FULL, metavar="DIR", help=f"the full sets (default: {FULL})"
+        "--vectors", type=Path, default=FULL, metavar="DIR", help=f"full sets (default: {FULL})"
     )
     options = parser.parse_args(None if arguments is None else list(arguments))
     SAMPLE.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The documentation as a site: every page has a place, links hold, the code is documented."""
+"""The documentation as a site: sections, links, and documentation of the code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from devicemanager.kubelet import settings
 from tests.paths import ROOT
 from tools.site import sources
 
-HOW = "/".join(("docs", "how.md"))  # no page of ours
+HOW = "/".join(("docs", "how.md"))  # not a page of the repository
 
 
-def test_every_page_is_in_one_section() -> None:
+def test_each_page_is_in_one_section() -> None:
     listed = [page for pages in sources.sections(ROOT).values() for page in pages]
-    there = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
+    existing = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
     assert sorted(page for page in listed if page.startswith("docs/")) == sorted(
-        there - {sources.CONTENTS}
+        existing - {sources.CONTENTS}
     )
     assert len(listed) == len(set(listed))
 
@@ -42,12 +42,12 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_pages_keep_their_links_and_lose_those_out_of_the_site(checkout: Path) -> None:
+def test_gather_keeps_links_within_the_site_only(checkout: Path) -> None:
     sources.gather(checkout, checkout / "out", {"How to": ["reference/made.md"]})
     how = (checkout / "out" / HOW).read_text()
     assert "[front](/index.md#front) ![a](images/a.svg) code\n" in how
     assert "```text\n[code](../src)\n```" in how
-    assert "[web](https://example.org/x) [gone](gone.md)" in how  # Sphinx is to complain of it
+    assert "[web](https://example.org/x) [gone](gone.md)" in how  # Sphinx reports it
     assert (checkout / "out/docs/images/a.svg").read_text() == "<svg/>"
     index = (checkout / "out/index.md").read_text()
     assert f"[how]({HOW}#steps), code\n" in index
@@ -55,7 +55,7 @@ def test_pages_keep_their_links_and_lose_those_out_of_the_site(checkout: Path) -
 
 
 def documented(owner: type, source: str) -> set[str]:
-    """The names of a class's body that have a docstring below them."""
+    """Return the names in a class body that have a docstring below them."""
     (found,) = [
         node
         for node in ast.parse(source).body
@@ -72,12 +72,12 @@ def documented(owner: type, source: str) -> set[str]:
     return names
 
 
-def test_every_event_is_documented() -> None:
+def test_all_events_are_documented() -> None:
     assert documented(stream.EventKind, inspect.getsource(stream)) == set(
         stream.EventKind.__members__
     )
 
 
-def test_every_setting_is_documented() -> None:
+def test_all_settings_are_documented() -> None:
     names = {field.name for field in attrs.fields(settings.Settings) if field.init}
     assert names <= documented(settings.Settings, inspect.getsource(settings))

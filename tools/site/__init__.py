@@ -1,1 +1,8 @@
-"""The documentation as a site: what README and docs say, and a reference made of the code."""
+"""The documentation as a site.
+
+Input:  README, docs, and the docstrings of the code.
+Output: a Sphinx source directory in ``.cache/site``, and HTML built from it, offline.
+
+``sources`` copies the pages and adapts their links; ``reference`` generates pages from the
+code; ``conf`` has Sphinx's settings. Start with ``__main__``.
+"""

@@ -1,6 +1,6 @@
 """``python -m tools.site [DIR]``: build the documentation as a site, offline.
 
-A broken link, an unknown reference or a page that no section lists fails.
+Broken links, unknown references, and pages in no section are errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _PLACE = _ROOT / ".cache" / "site"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.site", description=__doc__)
-    parser.add_argument("directory", nargs="?", type=Path, default=_PLACE / "html", help="where to")
+    help_text = "output directory (default: %(default)s)"
+    parser.add_argument("directory", nargs="?", type=Path, default=_PLACE / "html", help=help_text)
     args = parser.parse_args()
     gathered = _PLACE / "source"
     shutil.rmtree(gathered, ignore_errors=True)

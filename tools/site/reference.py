@@ -1,4 +1,4 @@
-"""The pages of the reference that are made of the code each time the site is built."""
+"""Reference pages, generated from the code at each build of the site."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import importlib
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,11 +23,11 @@ from devicemanager.kubelet.settings import Settings
 from tools.api_page import PUBLIC, text_of_value
 
 _WIDTH = "96"
-"""Columns of the commands' help."""
+"""Width of --help texts in columns."""
 
 
 def write(target: Path) -> list[str]:
-    """Write all pages into ``target``/reference; their paths from ``target``."""
+    """Write all pages into ``target``/reference; return their paths relative to ``target``."""
     pages = {
         "settings": _settings(),
         "events": _events(),
@@ -49,7 +49,7 @@ def _cell(text: str) -> str:
 
 
 def _documented(owner: type) -> dict[str, str]:
-    """What stands below each attribute of a class."""
+    """Return the docstrings of the attributes of a class."""
     found = ModuleAnalyzer.for_module(owner.__module__).find_attr_docs()
     return {
         name: _cell(" ".join(text)) for (of, name), text in found.items() if of == owner.__name__
@@ -64,7 +64,7 @@ def _settings() -> str:
         if field.init
     )
     about = _cell(inspect.getdoc(Settings) or "")
-    return f"# Settings\n\n{about}\n\n| setting | default | what it is |\n|---|---|---|\n{rows}\n"
+    return f"# Settings\n\n{about}\n\n| setting | default | meaning |\n|---|---|---|\n{rows}\n"
 
 
 def _default(value: Any) -> str:
@@ -77,8 +77,8 @@ def _events() -> str:
     texts = _documented(EventKind)
     rows = "\n".join(f"| `{kind.value}` | {texts[kind.name]} |" for kind in EventKind)
     return (
-        "# Events\n\nWhat happens, as `devicemanager run`, the control API and "
-        f"`MockKubelet.events` tell it.\n\n| kind | what happened |\n|---|---|\n{rows}\n"
+        "# Events\n\n`devicemanager run`, the control API and `MockKubelet.events` report these "
+        f"events.\n\n| kind | meaning |\n|---|---|\n{rows}\n"
     )
 
 
@@ -88,9 +88,10 @@ def _commands() -> str:
 
 
 def _help(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
-    late = getattr(parser, "complete", None)
-    if late is not None:
-        late(parser)
+    # Some commands add their arguments only when they are used.
+    complete = getattr(parser, "complete", None)
+    if complete is not None:
+        complete(parser)
     if level > 1:
         yield f"{'#' * min(level, 4)} {parser.prog}\n"
     yield f"```text\n{parser.format_help()}```\n"
@@ -111,7 +112,7 @@ def _http(api: Mapping[str, Any]) -> str:
 
 def _parameters(parameters: Any) -> Iterator[str]:
     if parameters:
-        yield "| parameter | in | what it is |\n|---|---|---|"
+        yield "| parameter | in | meaning |\n|---|---|---|"
         for each in parameters:
             yield f"| `{each['name']}` | {each['in']} | {_cell(each.get('description', ''))} |"
         yield ""
@@ -126,7 +127,7 @@ def _python(name: str, what: str) -> str:
         if inspect.isclass(value) or inspect.isroutine(value):
             parts.append(_autodoc(f"{name}.{member}", value))
         else:
-            # The docstring that Sphinx would find is that of the value's type.
+            # Sphinx would show the docstring of the value's type.
             parts.append(_cell(text_of_value(package, member)) + "\n")
     return "\n".join(parts)
 
@@ -135,14 +136,10 @@ def _autodoc(path: str, value: object) -> str:
     if not inspect.isclass(value):
         return f"```{{eval-rst}}\n.. autofunction:: {path}\n```\n"
     is_error = issubclass(value, BaseException)
-    # Of an enumeration the rest would be what every str has, of an error what every error has.
-    ours = not is_error and any(
-        base.__module__.startswith("devicemanager") for base in _bases(value)
+    # Show inherited members only from this package, not those of str or Exception.
+    has_own_bases = not is_error and any(
+        base.__module__.startswith("devicemanager") for base in value.__mro__[1:-1]
     )
-    inherited = "   :inherited-members:\n" if ours else ""
+    inherited = "   :inherited-members:\n" if has_own_bases else ""
     kind = "autoexception" if is_error else "autoclass"
     return f"```{{eval-rst}}\n.. {kind}:: {path}\n   :members:\n{inherited}```\n"
-
-
-def _bases(value: type) -> Sequence[type]:
-    return value.__mro__[1:-1]

@@ -1,4 +1,4 @@
-"""The site's pages: those of the repository as they are, with links that hold on the site."""
+"""Copy the repository's pages for the site, with links that work there."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 CONTENTS = "docs/README.md"
-"""The page that lists all others, under the headings of the site."""
+"""Page that lists all others; its headings are the sections of the site."""
 
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 _LISTED = re.compile(r"^- \[[^\]]+\]\(([^)]+)\)$", re.MULTILINE)
 _INDEX = "index.md"
 _FRONT = ("README.md", "docs/README.md")
-"""Both become the front page: the site has one, with the contents beside it."""
+"""Pages that become the front page; the site shows the contents beside it."""
 _TREE = '\n```{{toctree}}\n:caption: "{caption}"\n:hidden:\n\n{entries}\n```\n'
 
 
 def sections(root: Path) -> dict[str, list[str]]:
-    """The headings of the contents, each with its pages: paths from ``root``."""
+    """Return the headings of the contents with their pages as paths relative to ``root``."""
     text = (root / CONTENTS).read_text()
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
     found = {}
@@ -33,9 +33,8 @@ def sections(root: Path) -> dict[str, list[str]]:
 def gather(root: Path, target: Path, generated: Mapping[str, Sequence[str]]) -> None:
     """Write the site's sources into ``target``.
 
-    ``generated`` names the pages in ``target`` that were made of the code, by section.
-    Pages keep their places, so links between them hold. A link to a file that is no page
-    leads nowhere on the site and becomes its text.
+    ``generated`` has the pages in ``target`` generated from code, by section. Pages keep their
+    paths, so that links between them work. A link to any other file becomes plain text.
     """
     contents = sections(root)
     pages = {page for listed in contents.values() for page in listed}
