@@ -1,4 +1,4 @@
-"""A file that is replaced is freed by a thread, and whoever replaced it waits for no disk."""
+"""Replaced files are freed in a thread, so that the writer does not wait for the disk."""
 
 import contextlib
 import linecache
@@ -29,7 +29,7 @@ def freeing_threads() -> int:
 
 
 class Disk(FileOperations):
-    """One on which renames may fail, and that frees files when it is told to."""
+    """Disk whose renames can fail, and that frees files only on request."""
 
     def __init__(self, error: OSError | None = None) -> None:
         self.error = error
@@ -105,7 +105,7 @@ def test_only_regular_files_are_held(tmp_path: Path) -> None:
     freeing = Freeing()
     assert freeing.hold(str(tmp_path / "absent")) is None
     for path in (fifo, link):
-        descriptor = freeing.hold(str(path))  # returns, though nobody writes to the FIFO
+        descriptor = freeing.hold(str(path))  # returns although no process writes to the FIFO
         assert descriptor is not None
         assert Path(f"/proc/self/fd/{descriptor}").readlink() == path
         freeing.free(descriptor)
@@ -153,7 +153,7 @@ class Interrupt:
         if frame.f_code.co_filename != module.__file__:
             return None
         line = linecache.getline(module.__file__, frame.f_lineno).strip()
-        # Python tells of a `with` line again before it leaves the block: none comes there.
+        # Python traces a `with` line again when it leaves the block: do not interrupt there.
         if event == "line" and not line.startswith(("with ", "try:")):
             self.left -= 1
             if self.left < 0:
@@ -162,7 +162,10 @@ class Interrupt:
 
 
 def interrupted(at: int, path: Path, ends: bool) -> bool:
-    """Whether a write, or the end, has so many lines; whatever comes after that does not wait."""
+    """Interrupt a write or the end after ``at`` lines; return False if it has fewer lines.
+
+    The next operation must not block.
+    """
     freeing = Freeing()
     store = FileStore(path, freeing=freeing)
     store.write(b"first")

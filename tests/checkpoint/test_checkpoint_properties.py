@@ -24,7 +24,7 @@ from checkpoint import (
 from checkpoint.fnv import fnv1a_32
 from tests.strategies import examples
 
-# Many of what needs escaping; never surrogates, which are no characters.
+# Many characters that need escaping, but no surrogates, which are not valid characters.
 texts = st.text(
     st.one_of(st.sampled_from('ab-0 "\\<>&/\x00\n\b\x7f\u2028\u2029\u00e9\ufffd'), st.characters())
 ).filter(lambda text: not re.search("[\ud800-\udfff]", text))

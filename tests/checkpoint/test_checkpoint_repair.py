@@ -186,7 +186,7 @@ def test_empty_file_gives_an_empty_checkpoint(data):
 
 
 def test_deep_nesting_takes_little_time():
-    # Each beginning is read in vain up to the end: all of them would take hours.
+    # Each start of an entry is parsed up to the end without success: all would take hours.
     data = b'{"PodUID":[' + b'{"PodUID":[0,' * 700 + b"0," * 60_000
     assert repair(data * 2).checkpoint == Checkpoint((), {})
 

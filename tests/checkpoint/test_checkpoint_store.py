@@ -1,4 +1,4 @@
-"""The file on disk: replaced as a whole or not at all, whatever goes wrong."""
+"""The file on disk: each write replaces it completely or not at all, also after errors."""
 
 import errno
 import os

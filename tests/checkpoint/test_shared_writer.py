@@ -70,7 +70,7 @@ class Clients:
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        # Its lock, so that a test knows who waits for a turn: nothing else tells.
+        # The writer's lock, replaced so that a test can see which threads wait for it.
         self.turn = writer._turn = Turn()
         self.changes: list[str] = []
         self.outcomes: dict[str, BaseException | None] = {}
@@ -129,7 +129,7 @@ def test_one_flush_is_one_write():
 
 
 def test_later_callers_share_the_next_write(gate, clients):
-    # Nobody returns before a write that began after his change has ended.
+    # A caller returns only after a write that started after its change.
     first = clients.flush("a")
     gate.wait_begun(1)
     clients.flush_and_wait("b", "c", "d")
@@ -165,7 +165,7 @@ def test_failed_write_fails_only_callers_that_shared_it(gate, clients):
 
 @pytest.mark.parametrize("bug", [ZeroDivisionError, KeyboardInterrupt])
 def test_exception_in_the_store_reaches_every_caller(gate, clients, bug):
-    # Whoever comes next in the same round writes for it.
+    # The next caller of the same round writes for it.
     gate.errors[1] = bug()
     clients.flush("a")
     gate.wait_begun(1)
@@ -210,7 +210,7 @@ def test_close_waits_for_the_write_in_progress(gate, clients):
     closing.join(PATIENCE)
     assert not closing.is_alive()
     clients.join()
-    # What was under way is written; who waited for the next write is told that none comes.
+    # The write in progress completes; callers waiting for the next write get an error.
     assert clients.outcomes["a"] is None
     assert isinstance(clients.outcomes["b"], CheckpointWriteError)
     assert gate.written == [b"a"]
@@ -247,18 +247,18 @@ def test_concurrent_changes_are_all_written():
 
 
 def test_written_is_called_without_the_lock():
-    # Whoever is told may ask for a write itself: no lock is held, no round is open.
-    told = []
+    # The callback may request a write itself: no lock is held, no round is open.
+    reported = []
 
     def written():
-        told.append(store.writes)
-        if len(told) < 3:
+        reported.append(store.writes)
+        if len(reported) < 3:
             writer.flush()
 
     store = MemoryStore()
     writer = Writer(store, lambda: b"", written)
     writer.flush()
-    assert told == [1, 2, 3]
+    assert reported == [1, 2, 3]
 
 
 def test_written_is_not_called_after_a_failure():
@@ -266,8 +266,8 @@ def test_written_is_not_called_after_a_failure():
         def write(self, data):
             raise CheckpointWriteError("file", "no space")
 
-    told = []
-    writer = Writer(Full(), lambda: b"", lambda: told.append(True))
+    reported = []
+    writer = Writer(Full(), lambda: b"", lambda: reported.append(True))
     with pytest.raises(CheckpointWriteError):
         writer.flush()
-    assert not told
+    assert not reported

@@ -1,4 +1,4 @@
-"""Whole pods: all or nothing, whatever happens between two questions."""
+"""Admission of whole pods: all or nothing, also with events between two RPCs."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def fits(world: World, allocation: PodAllocation) -> None:
 
 @given(worlds, strategies.pod_lists | strategies.light_pod_lists, strategies.preferences)
 def test_random_pods_fit_or_change_nothing(world, pods, preference):
-    # No device has two pods; what is admitted fits; a rejected pod leaves the ledger as it was.
+    # No device has two pods; what is admitted fits; a rejected pod does not change the ledger.
     admitted = 0
     for spec in pods:
         before = entries(world.ledger)
@@ -260,7 +260,7 @@ def outcome(world: World, spec: Pod) -> object:
     strategies.pods("nic-pod"),
 )
 def test_order_of_independent_pods_does_not_matter(gpus, nics, policy, scope, gpu_pod, nic_pod):
-    # One pod wants GPUs only, the other NICs only: whoever comes first, all is the same.
+    # One pod requests only GPUs, the other only NICs: the order of admissions has no effect.
     pods = [only(gpu_pod, GPU), only(nic_pod, NIC)]
     seen = []
     for order in (pods, pods[::-1]):
@@ -297,7 +297,7 @@ DISTURBANCES = st.integers(0, 9).flatmap(lambda n: FAULTS if n == 9 else ANSWERS
 
 
 class Interleaving:
-    """Several admissions under way at a time, stepped in any order."""
+    """Several concurrent admissions, stepped in any order."""
 
     def __init__(self, world: World, pods: Sequence[Pod]) -> None:
         self.world = world

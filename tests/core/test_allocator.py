@@ -101,7 +101,7 @@ def test_unregistered_is_checked_before_health():
 
 
 def test_resource_in_use_is_a_device_resource():
-    # Nobody registered it: another pod's allocation makes it a device resource.
+    # It is not registered: the allocation of another pod makes it a device resource.
     world = World({})
     hold(world, "other", "a")
     assert rejection(world, pod("p", gpu=1)) == UNREGISTERED

@@ -64,7 +64,7 @@ def test_list_of_replaced_endpoint_counts_only_with_quirk(lists_of_all):
     late = device_list(devices("x", "y"))
     assert endpoints.update(old, late) is lists_of_all
     assert counts(endpoints) == ((2, 2) if lists_of_all else (1, 1))
-    # Nobody knows the resource any more, or ever knew the registration.
+    # The resource was removed, and the registration never existed.
     endpoints.disconnect(new, now=0.0)
     assert endpoints.expire(GRACE + 1, GRACE) == (GPU,)
     assert not endpoints.update(old, late)
@@ -96,7 +96,7 @@ def test_second_end_of_a_stream_has_no_effect():
     assert endpoints.disconnect(id_, now=1.0) is not None
     assert endpoints.disconnect(id_, now=2.0) is None
     assert not endpoints.update(id_, device_list(devices("a")))
-    # The second end did not start the grace time anew.
+    # The second disconnect did not restart the grace period.
     assert endpoints.expire(301.5, GRACE) == (GPU,)
 
 
@@ -216,7 +216,7 @@ def test_resources_are_sorted():
 
 @given(st.lists(st.tuples(st.sampled_from("cld"), st.integers(0, 3)), max_size=30))
 def test_random_events_only_connected_endpoints_count(actions):
-    # Whatever happened: the newest connected registration serves; as soon as it has listed,
+    # After any events, the newest connected registration serves; as soon as it has listed,
     # its last list counts; with none connected nothing is allocatable; numbers never repeat.
     endpoints = Endpoints()
     connected: list[tuple[EndpointId, str]] = []

@@ -23,7 +23,7 @@ def last_rows(rows: list[Device]) -> dict[str, Device]:
 @given(strategies.raw_lists, strategies.raw_lists)
 def test_capacity_and_allocatable(earlier, rows):
     # capacity is the number of distinct ids, allocatable those whose last row is Healthy,
-    # whatever list came before.
+    # independent of the previous list.
     result = device_list(rows, device_list(earlier))
     counted = last_rows(rows)
     assert result.capacity == len(counted)
@@ -157,7 +157,7 @@ def test_node_out_of_range_is_ignored():
     assert result.device("b").numa == (2**62,)
 
 
-# -- what a list may cost, whatever is in it ------------------------------------------------
+# -- maximum cost of a list, independent of its content --------------------------------------
 
 SHAPES = {
     "one node": lambda n: [device(f"{i:x}", 0) for i in range(n)],
@@ -168,8 +168,8 @@ SHAPES = {
     "two nodes each": lambda n: [device(f"{i:x}", i % 1024, i // 1024) for i in range(n)],
     "all nodes at once": lambda n: [device("a", *range(n))],
     "one node again and again": lambda n: [device("a", *[0] * n)],
-    "one id again and again": lambda n: [device("a", i) for i in range(n)],
-    "health of its own": lambda n: [device(f"{i:x}", health=f"{i}") for i in range(n)],
+    "the same id repeated": lambda n: [device("a", i) for i in range(n)],
+    "distinct health values": lambda n: [device(f"{i:x}", health=f"{i}") for i in range(n)],
 }
 
 

@@ -221,7 +221,7 @@ ACTIONS = st.tuples(
 @given(st.lists(ACTIONS, max_size=25))
 def test_random_operations_keep_the_indexes_right(actions):
     # After any sequence of writes self_check passes, and the set in use is exactly the union
-    # of what entries and open drafts name. What was asked before stays what it was.
+    # named by entries and open drafts. Results returned earlier do not change.
     ledger = Ledger()
     drafts: dict[str, Draft] = {}
     committed: dict[str, Draft] = {}
@@ -231,7 +231,7 @@ def test_random_operations_keep_the_indexes_right(actions):
         copied = entries(ledger)
         match action:
             case "reserve":
-                # As the allocator does: one record for each key that nobody holds yet.
+                # Like the allocator: one record for each key that is not yet allocated.
                 draft = drafts.get(uid) or Draft(pod)
                 known = draft.allocated.get(container, {})
                 if resource in known or ledger.allocated(pod, container, resource) is not None:

@@ -208,7 +208,7 @@ class TestMemory:
         main = container("c", 1, 9 * GIB)
         with pytest.raises(AllocationError, match=text):
             memory().allocate(pod(main), main, affinity)
-        # No hints at all is no preference: Allocate rejects, not the topology policy.
+        # An empty result means no preference: Allocate rejects, not the topology policy.
         assert memory().hints(pod(main), main) == memory().pod_hints(pod(main)) == {}
 
     def test_memory_of_init_containers_is_reusable(self) -> None:

@@ -1,4 +1,4 @@
-"""What must hold of a pod's status, whatever happens to its containers."""
+"""Invariants of a pod's status after any events of its containers."""
 
 from __future__ import annotations
 

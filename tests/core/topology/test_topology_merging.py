@@ -163,7 +163,7 @@ def test_resource_without_preference_changes_nothing(machine: Machine) -> None:
         ((((None, False),),), Hint(3, False)),
         ((((2, True), (3, False)), ((1, True), (2, True), (3, False))), Hint(2, True)),
     ],
-    ids=["nobody asked", "no common node", "needs two", "disjoint", "fits nowhere", "agree"],
+    ids=["no hints", "no common node", "needs two", "disjoint", "fits nowhere", "agree"],
 )
 def test_merge_examples(hints: Sequence[Sequence[tuple[int | None, bool]]], expected: Hint) -> None:
     merged = merge_hints(TWO, tuple(tuple(Hint(*hint) for hint in one) for one in hints))

@@ -70,7 +70,7 @@ def test_a1_reboot_before_the_plugin_registers_again(
 def test_a1_finished_init_containers_after_a_restart(
     version: str, expected: tuple[str, str]
 ) -> None:
-    # Q5 among them: without it nobody is rejected.
+    # Including Q5: without it, no pod is rejected.
     for quirks in ("reference", ()):
         node = Node(kubelet_version=version, quirks=quirks)
         node.plugin(devices("a"))
@@ -91,7 +91,7 @@ def test_a1_unregistered_resource(version: str, text: str) -> None:
     node = Node(kubelet_version=version, strict=True)
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.message == f"Allocate failed due to {text}, which is unexpected"
-    # The same where nobody but a pod knows of it any more.
+    # The same if only an allocation of a pod is left.
     node = Node(kubelet_version=version)
     plugin = node.plugin(devices("a", "b"))
     node.admit(pod("holder", gpu=1))
@@ -276,7 +276,7 @@ def test_ta5_pod_level_resources(version: str, gate: bool | None, scope: str, me
 @pytest.mark.parametrize("gate", [False, True])
 def test_a11_node_check_skips_claimed_resources(gate: bool) -> None:
     node = Node(kubelet_version="1.34", feature_gates={"DRAExtendedResource": gate})
-    # On the node, but without its device: nobody had registered the resource.
+    # Admitted without a device, because the resource was not registered.
     assert node.admit(pod("without", gpu=1)).admitted
     node.plugin(devices("a"))
     backed = manifests.parse(pod_manifest("p", {GPU: 1}, uid="p") | {"status": BACKED})

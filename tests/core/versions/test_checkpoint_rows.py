@@ -43,7 +43,7 @@ def test_k3_k4_file_of_each_format(make_mock_kubelet: Make, version: str, golden
     [holding] = node.manager.holdings("pod-one")["main"].values()
     expected = -1 if golden == V2 else 0
     assert list(holding.devices) == [expected]
-    # What is read is kept as it is, and written as the version writes.
+    # Entries from the file do not change, and are written in the format of the version.
     plugin = FakePlugin(GPU)
     plugin.register(node.manager.plugins)
     plugin.send_list(devices("x"))

@@ -1,4 +1,4 @@
-"""What PodResources tells just below and at the version of each row, without sockets."""
+"""PodResources responses just below and at the version of each row, without sockets."""
 
 from __future__ import annotations
 

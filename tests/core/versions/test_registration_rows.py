@@ -37,15 +37,15 @@ def kubelet(make_mock_kubelet: Make) -> Make:
 def test_r1_plugin_registers_before_it_serves(kubelet: Make, version: str) -> None:
     node = kubelet(version, dial_timeout=0.01)
     dialed = "failed to dial device plugin: context deadline exceeded"
-    answer = hostile.register(node.plugin_socket, "nobody.sock")
+    answer = hostile.register(node.plugin_socket, "missing.sock")
     assert answer == (None if version == "1.24" else dialed)
     rejected = node.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
-    assert f"'nobody.sock' rejected: {dialed}" in rejected.message
-    # Version and name are looked at before the answer in either.
+    assert f"'missing.sock' rejected: {dialed}" in rejected.message
+    # Both check version and name before they respond.
     assert "is not supported by kubelet" in str(
         hostile.register(node.plugin_socket, "p.sock", version="v9")
     )
-    # A name that is no file's is found out in the background, too.
+    # 1.24 detects an invalid file name in the background, too.
     assert (hostile.register(node.plugin_socket, "../p.sock") is None) is (version == "1.24")
 
 
@@ -93,7 +93,7 @@ def info(endpoint: str) -> hostile.Unary:
     [
         (
             "1.24",
-            "failed to dial device plugin with socketPath /nobody.sock: "
+            "failed to dial device plugin with socketPath /missing.sock: "
             "failed to dial device plugin: context deadline exceeded",
         ),
         ("1.25", "failed to dial device plugin: context deadline exceeded"),
@@ -102,7 +102,7 @@ def info(endpoint: str) -> hostile.Unary:
 def test_r8_status_sent_to_a_watched_plugin(kubelet: Make, version: str, text: str) -> None:
     node = kubelet(version, dial_timeout=0.3)
     path = node.plugins_registry_dir / "p.sock"
-    with hostile.RawPlugin(path, info=info("/nobody.sock")) as plugin:
+    with hostile.RawPlugin(path, info=info("/missing.sock")) as plugin:
         node.wait_for(lambda: bool(plugin.notified))
     assert plugin.notified[0].error == text
 

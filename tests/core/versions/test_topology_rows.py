@@ -40,7 +40,7 @@ def test_ta7_empty_topology(version: str, admitted: bool) -> None:
     node.plugin([device("n")], NIC, "nic.sock")
     given = node.admit(pod("p", gpu=1))
     assert (given.admitted, given.message) == (admitted, "" if admitted else LOCALITY)
-    # No topology at all is no preference in either.
+    # In both, devices without topology have no preference.
     assert node.admit(pod("q", nic=1)).admitted
 
 
