@@ -84,6 +84,7 @@ def take(browser: Any, address: str, clicked: str, theme: str, path: Path) -> No
         page.goto(address)
         page.wait_for_selector("body[data-serving]")
         page.click(clicked)
+        # The detail appears asynchronously: without waiting, pictures would differ.
         page.wait_for_selector("#detail:not([hidden])")
         page.screenshot(path=path, animations="disabled")
     finally:
@@ -94,6 +95,7 @@ def take(browser: Any, address: str, clicked: str, theme: str, path: Path) -> No
 def _driver() -> Any:
     if not (DRIVER / ".ready").exists():
         raise SystemExit("the browser's driver is not installed: run `make browser` first")
+    # The driver has 130 MB and is therefore not installed in the project's environment.
     sys.path.append(str(DRIVER))
     from playwright.sync_api import sync_playwright
 

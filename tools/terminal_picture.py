@@ -49,6 +49,7 @@ def scene() -> NodeView:
             ("batch", {GPU: 2}),
             ("greedy", {GPU: 9}),
         ):
+            # Different times, so that the picture shows how ages are displayed.
             clock.advance(7)
             kubelet.admit(pod_manifest(name, devices, namespace="ml"))
         clock.advance(7)
@@ -124,6 +125,7 @@ def svg(picture: NodeView | ClusterView, title: str, events: Sequence[LogLine], 
 def write(directory: Path) -> None:
     """Write ``terminal.svg`` and ``terminal-nodes.svg`` with times in UTC."""
     directory.mkdir(parents=True, exist_ok=True)
+    # The picture must not depend on the time zone of the machine that draws it.
     os.environ["TZ"] = "UTC"
     time.tzset()
     picture = scene()

@@ -77,6 +77,7 @@ def chosen(
     found: set[int] = set()
     left = budget
 
+    # Per byte, because one large vector can cost as much as many small ones.
     def value(index: int) -> float:
         gain = sum(1 / (1 + counts[each]) for each in reached[index] if counts[each] < ENOUGH)
         return gain / len(vectors[index].text)
@@ -106,6 +107,7 @@ def features(vectors: Sequence[Vector], measured: Sequence[str]) -> list[frozens
         vector.replay()
     cover.start()
     for number, vector in enumerate(vectors):
+        # A cached result would hide branches from all vectors after the first.
         for cache in caches:
             cache.cache_clear()
         cover.switch_context(str(number))
@@ -142,7 +144,7 @@ def _scenarios(text: str) -> tuple[str, list[Vector]]:
 
 
 def _of_scenario(scenario: dict[str, Any]) -> Iterator[Feature]:
-    """The configuration of a scenario, and its messages without names and numbers."""
+    """Yield the configuration of a scenario, and its messages without names and numbers."""
     options = tuple(scenario["policy_options"] or ())
     yield "settings", scenario.get("kubelet"), scenario["policy"], scenario["scope"], *options
     for plugin in scenario["resources"].values():

@@ -248,7 +248,7 @@ def test_reference_admits_each_pod_with_both_and_the_baseline(make_mock_kubelet)
     plugin = FakePlugin(RESOURCE)
     plugin.register(kubelet.manager.plugins)
     plugin.send_list(devices("a", "b"))
-    case, real, least = reference.BesideCase(2, 2), Real(), Least(kubelet)
+    case, real, least = reference.ReferenceCase(2, 2), Real(), Least(kubelet)
     line = reference.admissions(case, kubelet, real, least)
     assert least.done == len(line.baseline) == 300
     assert least.sizes[:2] == sorted(set(least.sizes))
@@ -258,9 +258,9 @@ def test_reference_admits_each_pod_with_both_and_the_baseline(make_mock_kubelet)
 
 def test_reference_table_shows_ratio_and_goal():
     lines = [
-        reference.Beside("a few", [1.0, 2.0, 9.0], [4.0], goal=0.9, baseline=[2.5]),
-        reference.Beside("many", [8.0], [4.0], goal=1.3),
-        reference.Beside("List", [8.0], [2.0]),
+        reference.Comparison("a few", [1.0, 2.0, 9.0], [4.0], goal=0.9, baseline=[2.5]),
+        reference.Comparison("many", [8.0], [4.0], goal=1.3),
+        reference.Comparison("List", [8.0], [2.0]),
     ]
     assert reference.table(lines, "1.36.3").splitlines()[1:] == [
         "           real      ours   ratio  at best  goal",

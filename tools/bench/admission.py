@@ -59,6 +59,7 @@ def admission(
             baseline += least
             for number in range(pods):
                 kubelet.terminate(pod(number).uid)
+    # The name has no policy if there are no settings: --compare matches rows by name.
     policy = f", {settings.topology_policy}, {nodes} NUMA nodes" if settings else ""
     measured = Measurement(
         f"admission{policy}: {devices} devices, 0-{pods} pods",

@@ -62,9 +62,11 @@ class _Search:
             if number in self._taken or not wanted.eligible >> number & 1:
                 continue
             device = self._devices[number]
+            # Devices that do not match count, too: the limit bounds the time of the search.
             self._count()
             if not self._matches(wanted, device, picked) or not self._pay(device, 1):
                 continue
+            # Only later devices, because the order of picks in a request does not matter.
             self._taken.add(number)
             if self._pick(place, wanted, number + 1, [*picked, number]):
                 return True

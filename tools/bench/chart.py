@@ -67,6 +67,7 @@ class _Panel:
 
 def _scale(low: float, high: float, begin: float, end: float) -> Callable[[float], float]:
     """Return a logarithmic scale. If ``low`` is ``high``, it maps that value to ``begin``."""
+    # log(1) is 0 if there is only one value.
     span = math.log(high / low) or 1.0
     return lambda value: begin + (end - begin) * math.log(value / low) / span
 

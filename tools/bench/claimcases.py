@@ -132,6 +132,7 @@ def wide_before_narrow(requests: int = 12) -> ClaimCase:
 
 def independent_set(vertices: int = 60, edges: int = 180, wanted: int = 32) -> ClaimCase:
     """Return devices as vertices and budgets of one as edges: an NP-hard problem."""
+    # Seeded, so that all runs search in the same graph.
     random = Random(1)
     ends = sorted({tuple(sorted(random.sample(range(vertices), 2))) for _ in range(edges)})
     charges: list[dict[str, int]] = [{} for _ in range(vertices)]
@@ -188,6 +189,7 @@ def knapsack(devices: int = 40) -> ClaimCase:
         for i, up in enumerate(random.randint(1, 99) for _ in range(devices))
     ]
     inventory = Inventory.of([Pool(PoolKey(DRIVER, "links"), made)])
+    # 18 devices, the limit, have 1800 units of both together; this wants 1802.
     wanted = {"up": 901, "down": 901}
     return ClaimCase(
         f"two resources of {devices} devices to be shared, one unit too much wanted",

@@ -44,9 +44,9 @@ def cases(scale: Scale) -> list[Case]:
     return [
         Case("claim-search", partial(_search, devices, scale.samples)),
         Case("claim-search-many", partial(_search, max(_FEWEST, scale.devices), few)),
-        Case("claim-partitions", partial(_beside, claimcases.full_cards, 25, few)),
+        Case("claim-partitions", partial(_compare_searches, claimcases.full_cards, 25, few)),
         *[
-            Case(f"claim-worst-{make.__name__}", partial(_beside, make, at_most, hard))
+            Case(f"claim-worst-{make.__name__}", partial(_compare_searches, make, at_most, hard))
             for make, at_most in _GOALS.items()
         ],
         Case("claims-in-sequence", partial(_sequence, devices, few)),
@@ -62,6 +62,7 @@ def _search(devices: int, samples: int) -> list[Measurement]:
     known.submit(claimobjects.claim(0, 8))
     fresh, warm = [], []
     for number in range(samples):
+        # Alternate the number of devices, because republishing an equal pool changes nothing.
         known.store.publish(claimobjects.pool(0, devices // 4 - number % 2))
         fresh.append(computed(partial(_allocate, known)))
         known.release("default/c0")
@@ -71,7 +72,7 @@ def _search(devices: int, samples: int) -> list[Measurement]:
     return [
         Measurement(f"{name}, a pool just published", fresh, at_most=at_most),
         Measurement(name, warm, at_most=at_most),
-        *_beside(partial(claimcases.matching, devices), 5, samples),
+        *_compare_searches(partial(claimcases.matching, devices), 5, samples),
     ]
 
 
@@ -79,7 +80,9 @@ def _allocate(allocator: Allocator) -> None:
     allocator.allocate(["default/c0"], claimobjects.NODE)
 
 
-def _beside(make: Callable[[], ClaimCase], at_most: float, samples: int) -> list[Measurement]:
+def _compare_searches(
+    make: Callable[[], ClaimCase], at_most: float, samples: int
+) -> list[Measurement]:
     """Run the allocator's search and the plain search alternately on the same input."""
     case = make()
     outcome = solve(case.inventory, Ledger(), case.claims)

@@ -96,6 +96,7 @@ def node(
 
 def pod(number: int) -> Pod:
     """Return a pod with one container that requests one device."""
+    # UIDs of equal length below, so that all entries of the checkpoint have the same size.
     limits = {ResourceName(resource_name(0)): 1}
     container = Container(ContainerName("main"), limits, requests=limits)
     uid = PodUid(f"00000000-0000-4000-8000-{number:012}")

@@ -52,6 +52,7 @@ class _Listed:
         if event.kind in self._kinds:
             self._times.put(now())
 
+    # The events' callback measures the time, because the waiting thread wakes up later.
     def next(self) -> float:
         """Return the time at which the next list took effect."""
         return self._times.get(timeout=_TIMEOUT)
@@ -80,6 +81,8 @@ def _identical(devices: int, samples: int) -> list[Measurement]:
     with node(devices, _NODES) as (kubelet, plugin), _raw_stream(plugin) as raw:
         listed = _Listed(kubelet)
         for _ in range(samples):
+            # An identical list has no visible effect. Therefore measure it by how long it
+            # delays the changed list that follows.
             alone = _visible(plugin, listed)
             seen.append((_visible(plugin, listed, _REPEATS) - alone) / _REPEATS)
             alone = _read(plugin, raw)

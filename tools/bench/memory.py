@@ -30,6 +30,7 @@ def cases(scale: Scale) -> list[Case]:
 
 def resident(process: int | str = _SELF) -> int:
     """Return the resident set size of a process in bytes."""
+    # Garbage would count as memory of the devices or pods.
     gc.collect()
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):

@@ -76,6 +76,7 @@ class _Stream:
         yield self._last
         while True:
             repeats = self._requests.get()
+            # Measured after this thread woke up, so that waking it does not count.
             begin = now()
             for _ in range(repeats):
                 yield self._last
@@ -112,6 +113,7 @@ class _Handler(grpc.GenericRpcHandler):
 
 
 def _register(directory: Path, number: int) -> None:
+    # A connection per registration, as real plugins do it.
     request = dp.RegisterRequest(
         version="v1beta1", endpoint=socket_name(number), resource_name=resource_name(number)
     )

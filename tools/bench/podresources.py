@@ -21,6 +21,7 @@ from tools.bench.clock import now, timed
 from tools.bench.environment import Helper, admit, node, pod
 from tools.bench.model import Case, Measurement, Scale
 
+# The kubelet's default limit of 100 calls per second would determine the results.
 _WITHOUT_LIMIT: Final = Settings(pod_resources_qps=None)
 _CLIENT: Final = "tools.bench.client"
 _CLIENTS: Final = 4

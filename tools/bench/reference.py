@@ -42,7 +42,7 @@ _TIMEOUT: Final = 120.0
 
 
 @attrs.frozen
-class BesideCase:
+class ReferenceCase:
     """Size and policy, and the goal for the ratio of the medians."""
 
     devices: int
@@ -61,20 +61,20 @@ class BesideCase:
 
 
 CASES: Final = (
-    BesideCase(8, 8, goal=0.9, lists=True),
-    BesideCase(110, 110, goal=1.3, lists=True),
-    BesideCase(1000, 1000, goal=5, lists=True),
-    BesideCase(5000, 1000),
-    BesideCase(10_000, 1000, lists=True),
-    BesideCase(5000, 5000, goal=15),
-    BesideCase(1000, 1000, "single-numa-node", 2),
-    BesideCase(1000, 1000, "best-effort", 8, goal=15),
+    ReferenceCase(8, 8, goal=0.9, lists=True),
+    ReferenceCase(110, 110, goal=1.3, lists=True),
+    ReferenceCase(1000, 1000, goal=5, lists=True),
+    ReferenceCase(5000, 1000),
+    ReferenceCase(10_000, 1000, lists=True),
+    ReferenceCase(5000, 5000, goal=15),
+    ReferenceCase(1000, 1000, "single-numa-node", 2),
+    ReferenceCase(1000, 1000, "best-effort", 8, goal=15),
 )
 """Typical sizes of nodes, from small to large."""
 
 
 @attrs.frozen
-class Beside:
+class Comparison:
     """Row: times of the real device manager and of the mock, in ms."""
 
     name: str
@@ -95,7 +95,7 @@ class Beside:
         return median(self.real) / median(self.baseline) if self.baseline else None
 
 
-class _Go:
+class _GoProcess:
     """Go process that answers each command line with a line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -124,17 +124,17 @@ class _Go:
 
 
 @contextlib.contextmanager
-def _running(process: subprocess.Popen[str]) -> Iterator[_Go]:
+def _running(process: subprocess.Popen[str]) -> Iterator[_GoProcess]:
     try:
-        yield _Go(process)
+        yield _GoProcess(process)
     finally:
         process.kill()
         process.communicate()
 
 
 def compare(
-    release: str, cases: Sequence[BesideCase], on_case: Callable[[str], None]
-) -> Iterator[Beside]:
+    release: str, cases: Sequence[ReferenceCase], on_case: Callable[[str], None]
+) -> Iterator[Comparison]:
     """Measure each case in new processes. Raises BuildError if the Go program does not build."""
     program = build(release)
     for case in cases:
@@ -142,7 +142,7 @@ def compare(
         yield from _measure(program, case)
 
 
-def _measure(program: Path, case: BesideCase) -> Iterator[Beside]:
+def _measure(program: Path, case: ReferenceCase) -> Iterator[Comparison]:
     settings = Settings(
         topology_policy=case.policy, numa=topology(case.nodes or 1), pod_resources_qps=None
     )
@@ -173,7 +173,7 @@ def _measure(program: Path, case: BesideCase) -> Iterator[Beside]:
                 yield _calls(case, plugin, call, sockets)
 
 
-def _plugin(program: Path, case: BesideCase) -> subprocess.Popen[str]:
+def _plugin(program: Path, case: ReferenceCase) -> subprocess.Popen[str]:
     command = [str(program), "plugin", RESOURCE, str(case.devices), str(case.nodes)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -187,7 +187,9 @@ def _await(is_done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def admissions(case: BesideCase, kubelet: MockKubelet, real: _Go, baseline: Baseline) -> Beside:
+def admissions(
+    case: ReferenceCase, kubelet: MockKubelet, real: _GoProcess, baseline: Baseline
+) -> Comparison:
     """Admit each pod with both and run the baseline, in all orders."""
     theirs: list[float] = []
     ours: list[float] = []
@@ -205,24 +207,27 @@ def admissions(case: BesideCase, kubelet: MockKubelet, real: _Go, baseline: Base
             # admission and slows down what comes next.
             for times, take in orders[number % len(orders)]:
                 times.append(take())
+            # The checkpoint has grown: the baseline writes the new content next time.
             baseline.refresh()
         if turn + 1 < rounds:
             real.ask({"remove": list(range(turn * case.pods, (turn + 1) * case.pods))})
             kubelet.terminate(*(pod(number).uid for number in range(case.pods)))
-    return Beside(case.name, theirs, ours, case.goal, least)
+    return Comparison(case.name, theirs, ours, case.goal, least)
 
 
-def _calls(case: BesideCase, plugin: _Go, call: str, sockets: tuple[Path, Path]) -> Beside:
+def _calls(
+    case: ReferenceCase, plugin: _GoProcess, call: str, sockets: tuple[Path, Path]
+) -> Comparison:
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(_CALLS + 1):
         for which, socket in enumerate(sockets):
             taken = plugin.milliseconds({"call": call, "socket": str(socket)})
-            if number:  # the first call includes the connection
+            if number:  # the first call includes the time to connect
                 times[which].append(taken)
-    return Beside(f"{call}: {case.devices} devices, {case.pods} pods", *times)
+    return Comparison(f"{call}: {case.devices} devices, {case.pods} pods", *times)
 
 
-def table(lines: Sequence[Beside], release: str) -> str:
+def table(lines: Sequence[Comparison], release: str) -> str:
     """Return the rows as an aligned table."""
     title = (
         f"ms, p50: the device manager of Kubernetes {release} and the mock; ratio: real / mock; "
@@ -240,6 +245,6 @@ def table(lines: Sequence[Beside], release: str) -> str:
     return "\n".join((title, *shown))
 
 
-def _met(line: Beside) -> str:
+def _met(line: Comparison) -> str:
     assert line.goal is not None
     return "met" if line.ratio >= line.goal else "missed"

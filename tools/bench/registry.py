@@ -36,6 +36,7 @@ def measure_together(names: Sequence[str], scale: str) -> dict[str, list[Measure
 
     They affect each other's times, so this only shows that they run.
     """
+    # A new process, so that caches, garbage and threads of other cases have no effect.
     worker = [sys.executable, "-m", "tools.bench.registry", scale, *names]
     done = subprocess.run(worker, stdout=subprocess.PIPE, check=False)
     if done.returncode:

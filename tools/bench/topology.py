@@ -42,6 +42,7 @@ def _policies(pods: int) -> list[Measurement]:
             stack.enter_context(node(pods, nodes, _settings(policy, nodes)))[0]
             for policy, nodes in _POLICIES
         ]
+        # Alternate between the kubelets, so that noise of the machine affects all policies.
         times: Sequence[list[float]] = [[] for _ in kubelets]
         for number in range(pods):
             for kubelet, taken in zip(kubelets, times, strict=True):

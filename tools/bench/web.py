@@ -37,7 +37,7 @@ def _with_clients(devices: int, pods: int, seconds: float) -> list[Measurement]:
         admit(kubelet, *map(pod, range(pods - 1)))
         for _turn in range(_ROUNDS if seconds >= _LONG else 1):
             alone.admissions(kubelet, pods, seconds)
-            with _onlookers(kubelet):
+            with _http_clients(kubelet):
                 with_clients.admissions(kubelet, pods, seconds)
     name = f"{_NAME}: {devices} devices, {pods} pods"
     measured = partial(Measurement, against="without HTTP", at_most_ratio=_GOAL)
@@ -70,9 +70,9 @@ class _Times:
 
 
 @contextlib.contextmanager
-def _onlookers(kubelet: MockKubelet) -> Iterator[None]:
+def _http_clients(kubelet: MockKubelet) -> Iterator[None]:
     with (
         HttpServer(kubelet, "127.0.0.1:0") as server,
-        Helper("tools.bench.onlookers", server.address),
+        Helper("tools.bench.http_clients", server.address),
     ):
         yield

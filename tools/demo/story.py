@@ -116,6 +116,7 @@ class Demo:
         """Act 5."""
         _heading("The kubelet is killed with SIGKILL and restarted")
         killed = self._kubelet.pid
+        # SIGKILL, so that only what was already written survives.
         self._kubelet.kill()
         saved = checkpoint.load(self._checkpoint)
         self._check(f"the checkpoint of process {killed} verifies", bool(saved.entries))
@@ -126,6 +127,7 @@ class Demo:
             self._check(claim, self._allocatable(resource) == count)
         self._check("the pods kept their devices", _allocated(self._list()) == self._before)
         now = checkpoint.load(self._checkpoint)
+        # A restarted kubelet may write the entries in a different order.
         same = sorted(now.entries or (), key=repr) == sorted(saved.entries or (), key=repr)
         self._check("the checkpoint verifies and has the same entries", same)
 
@@ -153,7 +155,7 @@ class Demo:
         acts.share_hardware(directory, EXAMPLES / "claims", self._check, _TIMEOUT)
 
     def everything_stops(self) -> None:
-        """The end."""
+        """Act 9."""
         _heading("Everything stops at SIGTERM")
         self._check("the kubelet exits with status 0", self._kubelet.stop() == 0)
         for plugin in self._plugins:

@@ -35,6 +35,7 @@ def build(release: str, *, jobs: int = 2) -> Path:
     if go is None:
         raise BuildError("Go is not installed: the real device manager is written in it")
     directory = CACHE / release
+    # The name has the hash of the sources, so an outdated program is never used.
     program = directory / f"reference-{_digest(sources)}"
     if program.exists():
         return program

@@ -64,6 +64,8 @@ def _settings(scenario: Mapping[str, Any], version: str) -> Settings:
         topology_policy=scenario["policy"],
         topology_scope=scenario["scope"],
         topology_options=scenario.get("policy_options") or {},
+        # The reference has no rate limit, and it has all bugs of its version. Flushing files
+        # would only take time.
         pod_resources_qps=None,
         durability="process",
         quirks="reference",
@@ -105,6 +107,7 @@ class _Node:
         return outcome | self._observe(last)
 
     def _do_admit(self, pod: Mapping[str, Any]) -> Plain:
+        # Before the admission, which changes the free devices and with them the hints.
         first, whole = self._kubelet.manager.hints(manifests.parse(manifest(pod)))
         admission = self._kubelet.admit(manifest(pod), start=False)
         found = {
@@ -147,6 +150,7 @@ class _Node:
             name = before.name
         plugin = RecordingPlugin(name, resource, described, self._calls)
         plugin.register(self._kubelet.manager.plugins, name)
+        # The kubelet does not disconnect a replaced plugin: it can still disconnect later.
         if before is not None:
             self._old.setdefault(resource, []).append(before)
         self._plugins[resource] = plugin
@@ -194,6 +198,7 @@ class _Node:
             self._kubelet.reboot()
         else:
             self._kubelet.restart()
+        # A kubelet restart ends all connections; the scenario registers plugins again.
         self._plugins.clear()
         self._old.clear()
         records = self._kubelet.pods()
@@ -224,6 +229,7 @@ class _Node:
             "written": path.exists(),
             "checkpoint": base64.b64encode(path.read_bytes()).decode() if path.exists() else None,
         }
+        # List frees devices of ended pods in the reference (Q10), so quiet scenarios avoid it.
         if not self._quiet or last:
             found["lists"] = self._lists()
         kubelet.manager.self_check()
@@ -268,6 +274,7 @@ class _Node:
                     v1.GetAllocatableResources, pr.AllocatableResourcesRequest()
                 ),
             }
+            # There is no pod with the name "nobody".
             for name in ("nobody", *self._kubelet.pods()):
                 request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
                 found[f"get {name}"] = plain_answer(v1.Get, request)

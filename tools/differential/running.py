@@ -67,6 +67,7 @@ class Comparison:
         for scenario in scenarios:
             tally.scenarios += 1
             wanted, found = self._compared(scenario, _MORE_RUNS if keep else _RUNS)
+            # More runs may show that the difference is a random choice of the reference.
             if not keep and any(each.deviation is None for each in found):
                 wanted, found = self._compared(scenario, _MORE_RUNS)
             tally.facts += sum(map(len, wanted.steps))
@@ -97,6 +98,7 @@ class Comparison:
 
     def shrunk(self, finding: Finding) -> Finding:
         """Return the smallest scenario with a disagreement about the same kind of fact."""
+        # Not the same fact: a smaller scenario has other pods and devices.
         kind = _kind(finding.disagreements[0])
 
         def disagrees(scenario: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ def shrink(scenario: Mapping[str, Any], shows: Callable[[Plain], bool], most: in
     ``shows`` decides about each candidate; candidates can be invalid scenarios.
     """
     smallest = copy.deepcopy(dict(scenario))
+    # After each success start again with the largest reductions: they may have become possible.
     progress = True
     while progress:
         progress = False

@@ -76,6 +76,7 @@ def _differences(scenario: Scenario) -> list[str]:
     plugins = set_up(manager, scenario)
     found: list[str] = []
     for pod, step in zip(scenario["pods"], expect["steps"], strict=False):
+        # A step lists only its own calls.
         for plugin in plugins:
             plugin.calls.clear()
         actual = _step(manager, pod_of(pod), plugins)
@@ -103,6 +104,7 @@ def set_up(manager: DeviceManager, scenario: Scenario) -> list[FakePlugin]:
     if allocated:
         manager.restore(checkpoint_of(allocated))
     plugins = []
+    # Sorted, because the recording registered the plugins in this order.
     for resource, described in sorted(scenario["resources"].items()):
         plugin = _plugin(resource, described["preferred"], described["allocate_error"])
         plugin.register(manager.plugins)

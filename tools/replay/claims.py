@@ -84,6 +84,7 @@ def _attribute(values: Mapping[str, Any]) -> Attribute:
 
 def _equal(row: Row) -> list[str]:
     one, other, want = row
+    # In both directions, because equality must be symmetric.
     found = _attribute(one).equals(_attribute(other)), _attribute(other).equals(_attribute(one))
     return difference(f"{one} and {other}", (want, want), found)
 

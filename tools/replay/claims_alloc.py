@@ -90,6 +90,7 @@ def _publish(allocator: Allocator, short: Mapping[str, Any]) -> None:
 
 
 def _allocate(allocator: Allocator, shorts: Sequence[Mapping[str, Any]], node: str) -> object:
+    # A failed allocation must not change the ledger: no vector states that explicitly.
     before = allocator.ledger.state()
     try:
         ids = [_submit(allocator, short) for short in shorts]

@@ -69,6 +69,7 @@ def _text_difference(expected: str | bytes, actual: str | bytes) -> str:
         (i for i, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b),
         min(len(expected), len(actual)),
     )
+    # Some text before the difference shows where it is.
     start = max(0, at - 30)
     window = slice(start, start + _SHOWN)
     return (
