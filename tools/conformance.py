@@ -2,7 +2,8 @@
 
 The good plugin must pass everything, with three seeds. Each switch of the breakable plugin must
 fail its own checks and no others. The last line is a summary; the exit status is 0 if all
-results are as expected. ``--own`` runs only the checks that belong to a switch, which takes 3 minutes.
+results are as expected. ``--own`` runs only the checks that belong to a switch and takes 3
+minutes.
 """
 
 from __future__ import annotations

@@ -274,7 +274,7 @@ class _Node:
                     v1.GetAllocatableResources, pr.AllocatableResourcesRequest()
                 ),
             }
-            # There is no pod with the name "nobody".
+            # The first name is not the name of a pod.
             for name in ("nobody", *self._kubelet.pods()):
                 request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
                 found[f"get {name}"] = plain_answer(v1.Get, request)
