@@ -66,6 +66,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.generate_protos --check
+	$(BIN)/python -m tools.prose
 
 bench: $(READY)
 	@$(BIN)/python -m tools.bench $(ARGS)

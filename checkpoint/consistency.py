@@ -10,8 +10,6 @@ import attrs
 
 from checkpoint.model import Checkpoint, PodDevicesEntry
 
-__all__ = ["Finding", "FindingKind", "inconsistencies"]
-
 
 class FindingKind(enum.StrEnum):
     """Kinds of inconsistencies."""

@@ -9,19 +9,6 @@ from typing import Final, NoReturn, TypeAlias
 
 import attrs
 
-__all__ = [
-    "Number",
-    "Object",
-    "Problem",
-    "Repeated",
-    "Value",
-    "decode",
-    "decode_at",
-    "decode_text",
-    "readable_part",
-    "shown",
-]
-
 
 @attrs.frozen
 class Number:

@@ -37,8 +37,6 @@ from checkpoint.text import (
     render_resource,
 )
 
-__all__ = ["Document", "Snapshot"]
-
 _BLOCK: Final = 32
 """Largest number of pods in a block. A change costs one block hashed again, and one table
 lookup for each later block; this size balances the two for a thousand pods."""

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "CheckpointCorrupt",
-    "CheckpointError",
-    "CheckpointNotFound",
-    "CheckpointUnreadable",
-    "CheckpointWriteError",
-    "ChecksumMismatch",
-]
-
 _ADVICE = "restore a good copy, or move it away to start without a checkpoint"
 
 

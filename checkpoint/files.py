@@ -12,8 +12,6 @@ import os
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-__all__ = ["Contents", "Durability", "FileOperations"]
-
 Contents: TypeAlias = bytes | Sequence[bytes]
 """Contents of a file, whole or in consecutive pieces."""
 

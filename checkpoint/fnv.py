@@ -25,8 +25,6 @@ from typing import Final
 
 from fnv_hash_fast import fnv1a_32 as _library
 
-__all__ = ["OFFSET_BASIS", "PRIME", "Effect", "extend", "fnv1a_32", "step"]
-
 OFFSET_BASIS: Final = 0x811C9DC5
 """The state before the first byte."""
 PRIME: Final = 0x01000193

@@ -18,8 +18,6 @@ from typing import TypeAlias
 
 from checkpoint.files import FileOperations
 
-__all__ = ["Freeing"]
-
 _Held: TypeAlias = SimpleQueue[tuple[int, threading.Lock] | None]
 """Descriptors for the thread to close, with the lock to release then; None ends the thread."""
 

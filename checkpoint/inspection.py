@@ -38,8 +38,6 @@ from checkpoint.model import Checkpoint, PodDevicesEntry
 from checkpoint.parse import read_entry, read_file, read_resource
 from checkpoint.text import checksum
 
-__all__ = ["Inspection", "inspect"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -11,8 +11,6 @@ from typing import TypeAlias
 
 import attrs
 
-__all__ = ["Checkpoint", "DevicesPerNUMA", "PodDevicesEntry", "RegisteredDevices"]
-
 DevicesPerNUMA: TypeAlias = Mapping[int, tuple[str, ...] | None]
 """NUMA node to device ids; devices without topology are under -1. A device with two nodes is
 listed under both."""

@@ -24,14 +24,6 @@ from checkpoint.fnv import fnv1a_32
 from checkpoint.model import Checkpoint, PodDevicesEntry
 from checkpoint.text import HASHED_HEAD, checksum, render_registered, render_resource
 
-__all__ = [
-    "checksum_v1",
-    "loads",
-    "read_entry",
-    "read_file",
-    "read_resource",
-]
-
 NODE: Final = 0
 """The NUMA node for the devices of a v1 file."""
 _INT64: Final = range(-(1 << 63), 1 << 63)

@@ -15,8 +15,6 @@ from checkpoint.errors import CheckpointNotFound, CheckpointUnreadable
 from checkpoint.model import Checkpoint
 from checkpoint.text import checksum
 
-__all__ = ["MAX_SIZE", "load", "read", "verify"]
-
 MAX_SIZE: Final = 256 << 20
 """Largest size of a file that is read or written, in bytes. It is enough for tens of thousands
 of containers with plugin responses of a few kilobytes."""

@@ -18,8 +18,6 @@ from checkpoint.model import Checkpoint, PodDevicesEntry, RegisteredDevices
 from checkpoint.parse import loads
 from checkpoint.text import dumps
 
-__all__ = ["Repair", "repair", "without_pods"]
-
 CONVERTED: Final = (
     "the file had the format of kubelets before v1.20, without NUMA nodes: all devices are on "
     "node 0 now, as kubelets from v1.22 to v1.30 do it"

@@ -25,8 +25,6 @@ from checkpoint.freeing import Freeing
 from checkpoint.model import Checkpoint
 from checkpoint.reading import MAX_SIZE, load, read
 
-__all__ = ["CHECKPOINT_NAME", "FileStore", "is_checkpoint_file"]
-
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 """``kubeletDeviceManagerCheckpoint``, pkg/kubelet/cm/devicemanager/types.go, v1.32."""
 

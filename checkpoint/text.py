@@ -22,20 +22,6 @@ import attrs
 from checkpoint.fnv import fnv1a_32
 from checkpoint.model import Checkpoint, DevicesPerNUMA, PodDevicesEntry
 
-__all__ = [
-    "HASHED_HEAD",
-    "JSON_HEAD",
-    "Rendered",
-    "checksum",
-    "dumps",
-    "hashed_text",
-    "join",
-    "json_end",
-    "render_entry",
-    "render_registered",
-    "render_resource",
-]
-
 JSON_HEAD: Final = b'{"Data":{"PodDeviceEntries":'
 HASHED_HEAD: Final = b"(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)"
 _JSON_REGISTERED: Final = b',"RegisteredDevices":'

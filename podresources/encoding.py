@@ -20,12 +20,6 @@ if TYPE_CHECKING:
         Pod,
     )
 
-__all__ = [
-    "allocatable_to_bytes",
-    "pod_to_bytes",
-    "pod_to_v1alpha1_bytes",
-]
-
 
 def pod_to_bytes(pod: Pod, *, grouped: bool = False) -> bytes:
     """Encode one pod as a field of a v1 ListPodResourcesResponse.

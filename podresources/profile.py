@@ -9,8 +9,6 @@ import attrs
 if TYPE_CHECKING:
     from podresources.values import Allocatable, ClaimResource, Container, DynamicResource, Pod
 
-__all__ = ["ALL", "Profile"]
-
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class Profile:

@@ -1,4 +1,4 @@
-"""What README and docs show is so: Python runs, commands parse, output is what comes out."""
+"""README and docs are correct: Python blocks run, commands parse, and output matches."""
 
 import argparse
 import re
@@ -15,10 +15,10 @@ from devicemanager.kubelet.settings import QUIRKS, Settings
 from tests.paths import ROOT
 from tests.sessions import SPARE
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ["devicemanager", "checkpoint", "podresources", "tests", "tools"]
 COMMAND = Path(sys.executable).with_name("devicemanager")
-# Programs that run until they are stopped: files with tests of their own, shown as they are.
+# The pages show these files unchanged. They have separate tests, because some run until stopped.
 PROGRAMS = {path.read_text() for path in (ROOT / "examples/python").glob("*.py")}
 
 
@@ -27,18 +27,18 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def snippets(wanted):
-    """Python blocks that are no programs: those that are test modules, or the others."""
+def snippets(*, tests):
+    """Return the Python blocks that are test modules, or the others, without the programs."""
     return [
         pytest.param(page, block, id=f"{page.stem}-{number}")
         for page in PAGES
         for number, block in enumerate(blocks(page, "python"))
-        if block not in PROGRAMS and ("\ndef test_" in block) is wanted
+        if block not in PROGRAMS and ("\ndef test_" in block) is tests
     ]
 
 
 def console_lines(page):
-    """Commands: of a console, the lines with a prompt, which others print below."""
+    """Return the commands of a page: all lines of scripts, and console lines with a prompt."""
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
     return [line for line in lines if line.startswith("$ ")] + [
         line for block in blocks(page, "sh") for line in block.splitlines()
@@ -46,8 +46,8 @@ def console_lines(page):
 
 
 @pytest.fixture
-def given(request, tmp_path):
-    """What a page takes for granted in its snippets, by page."""
+def assumed_names(request, tmp_path):
+    """Functions that return the names that a page's snippets do not define, by page."""
 
     def sysfs():
         device = tmp_path / "bus/pci/devices/0000:3b:00.0"
@@ -77,14 +77,14 @@ def given(request, tmp_path):
     return {"typed-devices": sysfs, "plugin-author": plugin}
 
 
-@pytest.mark.parametrize(("page", "snippet"), snippets(False))
-def test_a_snippet_runs(page, snippet, given):
-    names = given.get(page.stem, dict)()
+@pytest.mark.parametrize(("page", "snippet"), snippets(tests=False))
+def test_snippet_runs(page, snippet, assumed_names):
+    names = assumed_names.get(page.stem, dict)()
     exec(compile(snippet, str(page), "exec"), {"__name__": "snippet", **names})
 
 
-def test_the_test_modules_pass(tmp_path):
-    modules = snippets(True)
+def test_test_modules_of_pages_pass(tmp_path):
+    modules = snippets(tests=True)
     for module in modules:
         _, source = module.values
         (tmp_path / f"test_{module.id.replace('-', '_')}.py").write_text(source)
@@ -101,21 +101,21 @@ def test_the_test_modules_pass(tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_are_what_the_command_takes(page):
+def test_commands_of_page_parse(page):
     for line in console_lines(page):
         match shlex.split(line.removeprefix("$ ").partition(" | ")[0], comments=True):
             case ["devicemanager", *arguments]:
-                _parser().parse_args(arguments)  # a mistake is a SystemExit
+                _parser().parse_args(arguments)  # raises SystemExit if they are invalid
             case ["make", target]:
                 assert f"\n{target}:" in (ROOT / "Makefile").read_text()
             case ["pip", "install", "."]:
                 pass
             case _:
-                assert not line.startswith("$"), f"{page.name}: nothing checks {line!r}"
+                assert not line.startswith("$"), f"{page.name}: no test for {line!r}"
 
 
-# Options of curl, pytest and the plugins in examples; the benchmarks are a tool of their own.
-OTHERS_OPTIONS = {
+# Options of curl, pytest and the plugins in examples.
+OTHER_OPTIONS = {
     "--data-binary",
     "--force",
     "--full-trace",
@@ -126,34 +126,35 @@ OTHERS_OPTIONS = {
 
 
 def options(parser):
-    """All options of a command and its subcommands, those that are added late included."""
-    late = getattr(parser, "complete", None)
-    if late is not None:
-        late(parser)
-    for action in parser._actions:  # argparse tells them in no other way
+    """Return all options of a command and its subcommands, including those added on demand."""
+    complete = getattr(parser, "complete", None)
+    if complete is not None:
+        complete(parser)
+    for action in parser._actions:  # argparse has no public attribute for them
         yield from action.option_strings
         if isinstance(action, argparse._SubParsersAction):
             for subparser in action.choices.values():
                 yield from options(subparser)
 
 
-def test_options_that_pages_name_are_there():
+def test_options_on_pages_exist():
     named = {
         (page.name, option)
         for page in PAGES
+        # These two describe tools, which have separate parsers.
         if page.stem not in ("benchmarks", "CONTRIBUTING")
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())
     }
     assert len(named) > 50
-    there = {*options(whole_parser()), *OTHERS_OPTIONS}
-    assert sorted(each for each in named if each[1] not in there) == []
+    existing = {*options(whole_parser()), *OTHER_OPTIONS}
+    assert sorted(each for each in named if each[1] not in existing) == []
 
 
-LINKING = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / "tests").rglob("*.md")})
+PAGES_WITH_LINKS = sorted({*PAGES, *ROOT.glob("*.md"), *(ROOT / "tests").rglob("*.md")})
 
 
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
+@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_link_targets_exist(page):
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         if link.startswith("https://"):
             continue
@@ -165,17 +166,17 @@ def test_links_lead_somewhere(page):
             assert anchor in [heading.lower().replace(" ", "-") for heading in headings], link
 
 
-def test_code_names_pages_that_exist():
-    """Comments, docstrings, messages and scripts do, by their paths."""
-    where = ["Makefile", "pyproject.toml", *(f"{each}/**/*.py" for each in PACKAGES)]
-    texts = [path.read_text() for each in where for path in ROOT.glob(each)]
+def test_pages_named_in_code_exist():
+    """Covers comments, docstrings and messages that contain a path such as docs/api.md."""
+    patterns = ["Makefile", "pyproject.toml", *(f"{package}/**/*.py" for package in PACKAGES)]
+    texts = [path.read_text() for pattern in patterns for path in ROOT.glob(pattern)]
     named = {name for text in texts for name in re.findall(r"\bdocs/[\w-]+\.md\b", text)}
     assert named
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def sessions(page):
-    """Each command of the console blocks with the output shown below it."""
+    """Return each command of the console blocks with the output shown below it."""
     for block in blocks(page, "console"):
         for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = session.partition("\n")
@@ -183,12 +184,12 @@ def sessions(page):
 
 
 def any_checksum(text):
-    """Maps have no order in protobuf, so what a plugin answers differs from run to run."""
+    """Hide checksums, which differ between runs: protobuf serializes maps in any order."""
     return re.sub(r"checksum \d+", "checksum …", text)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
-def test_commands_print_what_a_page_shows(page, make_mock_kubelet, monkeypatch, capsys):
+@pytest.mark.parametrize("page", ["docs/commands.md", "docs/tutorial.md"])
+def test_commands_print_output_shown_on_page(page, make_mock_kubelet, monkeypatch, capsys):
     shown = [each for each in sessions(ROOT / page) if each[0].startswith("devicemanager")]
     (run, _), *reading = shown
     root = str(make_mock_kubelet(start=False).root / "r")
@@ -221,7 +222,7 @@ def rows(page):
     ]
 
 
-def test_the_tutorials_plugin_is_certified_as_the_tutorial_says(tmp_path, monkeypatch, capsys):
+def test_tutorial_plugin_passes_its_checks(tmp_path, monkeypatch, capsys):
     [plugin] = [block for block in blocks(ROOT / "docs/tutorial.md", "python") if "Leds" in block]
     (tmp_path / "leds.py").write_text(plugin)
     monkeypatch.chdir(tmp_path)
@@ -231,45 +232,97 @@ def test_the_tutorials_plugin_is_certified_as_the_tutorial_says(tmp_path, monkey
     assert main(["check", "--only", "R01", "--only", "A13", *words]) == 0, capsys.readouterr()
 
 
-def test_the_list_of_quirks_is_complete():
+def test_list_of_quirks_is_complete():
     page = ROOT / "docs/kubelet-behaviour.md"
     listed = {row[0]: row[1] for row in rows(page) if re.fullmatch(r"Q\d+", row[0])}
     assert listed == dict(QUIRKS)
 
 
-def test_settings_that_pages_name_are_there():
+def test_settings_on_pages_exist():
     text = (ROOT / "docs/kubelet-behaviour.md").read_text()
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", text)) - {"plugins_registry"}
     assert len(named) > 5
     assert named <= set(Settings.__annotations__)
 
 
-def test_the_changelog_has_this_version():
+def test_readme_fits_two_screens_and_names_the_size():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 80
+    assert "210 MB" in text
+
+
+def without_figures(line):
+    return re.sub(r"\d+(\.\d+)? s\b", "N s", line)
+
+
+def test_check_prints_the_lines_of_the_readme(tmp_path, monkeypatch, capsys):
+    """The plugin has two bugs: it accepts unknown devices and registers only once."""
+    [(command, shown)] = sessions(ROOT / "README.md")
+    assert command == "devicemanager check -- ./plugin"
+    breakable = [sys.executable, str(ROOT / "tests/conformance/breakable.py")]
+    switches = ["--switch", "accept-unknown", "--switch", "never-back"]
+    plugin = [*breakable, "--dir", "{plugin_dir}", *switches]
+    only = [word for line in shown.splitlines() for word in ("--only", line.split()[0])]
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", *only, "--limit", "recover_seconds=2", "--", *plugin]) == 1
+    printed = [without_figures(line) for line in capsys.readouterr().out.splitlines()]
+    assert set(printed) > {without_figures(line) for line in shown.splitlines()}
+
+
+def words(page):
+    """Return the text of a page, lower case, without links and marks of Markdown."""
+    text = re.sub(r"\]\([^)]*\)", "", page.read_text())
+    return " ".join(re.sub(r"[`*\[\]]", "", text).lower().split())
+
+
+def test_glossary_terms_are_used():
+    """At most twenty, in order, each used outside the glossary and with a pointer."""
+    page = ROOT / "docs" / "glossary.md"
+    [_, _, *entries] = [row for row in rows(page) if len(row) == 3]
+    terms = [re.sub(r"\(.*\)", "", row[0]).strip("` ") for row in entries]
+    assert 10 <= len(terms) <= 20
+    assert terms == sorted(terms, key=str.lower)
+    pages = [each for each in PAGES if each != page]
+    texts = [words(each) for each in pages]
+    texts += [path.read_text().lower() for path in (ROOT / "devicemanager").rglob("*.py")]
+    unused = [term for term in terms if not any(term.lower() in text for text in texts)]
+    assert unused == []
+    assert [row[0] for row in entries if "](" not in row[2]] == []
+
+
+def test_decisions_are_all_listed():
+    page = ROOT / "docs/decisions/README.md"
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", page.read_text())
+    records = {path.name for path in page.parent.glob("*.md")} - {page.name}
+    assert sorted(listed) == sorted(records)
+
+
+def test_changelog_has_this_version():
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert f"## [{version[1]}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_contributing_tells_of_every_target():
+def test_contributing_lists_every_make_target():
     makefile = (ROOT / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
-    told = {
+    listed = {
         name
         for row in rows(ROOT / "CONTRIBUTING.md")
         for name in re.findall(r"`make ([\w-]+)`", row[0])
     }
-    assert told == set(phony) - {"setup", "test-lines"}
+    assert listed == set(phony) - {"setup", "test-lines"}
 
 
-def test_contributing_names_files_and_modules_that_exist():
+def test_files_and_modules_named_in_contributing_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    for path in re.findall(r"`((?:devicemanager|tests|constraints)/[\w./-]+)`", text):
+    for path in re.findall(r"`((?:devicemanager|tests|constraints|tools|docs)/[\w./-]+)`", text):
         assert (ROOT / path).exists(), path
     for module in re.findall(r"python -m (tools\.\w+)", text):
         path = ROOT / module.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").exists(), module
 
 
-def test_the_workflows_use_targets_that_exist():
+def test_make_targets_and_scripts_of_workflows_exist():
     makefile = (ROOT / "Makefile").read_text()
     for workflow in (ROOT / ".github/workflows").glob("*.yml"):
         jobs = yaml.safe_load(workflow.read_text())["jobs"].values()

@@ -1,0 +1,1 @@
+"""Development tools: generators of pages, test harnesses, benchmarks. Not installed."""

@@ -144,7 +144,7 @@ def _scenarios(text: str) -> tuple[str, list[Vector]]:
 
 
 def _of_scenario(scenario: dict[str, Any]) -> Iterator[Feature]:
-    """Yield the configuration of a scenario, and its messages without names and numbers."""
+    """Iterate over configuration and messages of a scenario, without names and numbers."""
     options = tuple(scenario["policy_options"] or ())
     yield "settings", scenario.get("kubelet"), scenario["policy"], scenario["scope"], *options
     for plugin in scenario["resources"].values():

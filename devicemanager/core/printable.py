@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["LONGEST", "listed", "printable"]
-
 LONGEST = 2048
 """Number of characters that are shown of one text. The kubelet's messages are far shorter."""
 

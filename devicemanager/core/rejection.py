@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     # would make a start 5 % slower.
     from devicemanager.core.explanation.model import AdmissionExplanation
 
-__all__ = ["Rejected", "rejected_by_allocation", "rejected_by_topology"]
-
 
 class Rejected(RequestError):
     """A pod is not admitted. ``reason`` and ``message`` go into its status."""

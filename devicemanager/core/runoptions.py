@@ -15,17 +15,6 @@ import attrs
 
 from devicemanager.core.ids import ResourceName
 
-__all__ = [
-    "Conflict",
-    "ContainerSettings",
-    "DeviceSpec",
-    "Mount",
-    "NetworkInterface",
-    "PciDevice",
-    "RunOptions",
-    "merge",
-]
-
 
 @attrs.frozen(kw_only=True)
 class Mount:

@@ -1,4 +1,4 @@
-"""The document as its owner uses it: what it costs, and from several threads."""
+"""The growing document: its cost, and its use by several threads."""
 
 import gc
 import threading
@@ -31,7 +31,7 @@ def written(numbers: range | list[int], registered: int) -> bytes:
 
 @pytest.fixture
 def hashed(monkeypatch) -> list[int]:
-    """The lengths of the texts that were hashed, in order."""
+    """Record the lengths of hashed texts, in order."""
     lengths: list[int] = []
 
     def counting(state: int, text: bytes) -> int:
@@ -47,7 +47,7 @@ BLOCK = document_module._BLOCK
 
 
 def rendered(pods: int) -> Document:
-    """A document that was rendered, and knows all that its registered devices do."""
+    """Create a document that was rendered, with a cached effect of its registered devices."""
     document = grown(pods)
     document.render()
     _, effect = document._renderer._tail.render(document._registered)
@@ -100,7 +100,7 @@ def test_later_blocks_are_cached_after_repeated_changes(hashed):
         hashed.clear()
         document.render()
         costs.append(sum(hashed) / (size + 1))
-    # The first finds a thousand pods behind it, the last ones four hundred.
+    # The first change has a thousand pods behind it, the last one four hundred.
     assert costs[0] > 900
     assert sum(costs[-100:]) / 100 < 2 * BLOCK
     assert document.render() == written(range(600, 1000), 1000)
@@ -114,7 +114,7 @@ def test_removals_leave_no_small_blocks():
             document.remove(f"u{number}")
             document.render()
     assert document.render() == written(range(0, 64 * BLOCK, BLOCK), 64 * BLOCK)
-    # A comma between blocks, and what stands around them all.
+    # Commas between blocks, and the text around all of them.
     blocks = (len(document.snapshot().parts()) - 3) / 2
     assert blocks <= 64 * 4 // BLOCK
 

@@ -1,4 +1,4 @@
-"""FNV-1a from any state, against the definition."""
+"""FNV-1a from any state, compared with its definition."""
 
 import pytest
 from hypothesis import given

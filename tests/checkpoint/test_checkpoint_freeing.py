@@ -1,4 +1,4 @@
-"""Replaced files are freed in a thread, so that the writer does not wait for the disk."""
+"""Replaced files are freed by a thread, so that writers do not wait for it."""
 
 import contextlib
 import linecache
@@ -19,7 +19,7 @@ PATIENCE = 30.0
 
 
 def open_files() -> set[str]:
-    """The files that this process has open."""
+    """Return the open files of this process."""
     links = list(Path("/proc/self/fd").iterdir())
     return {str(link.readlink()) for link in links if link.is_symlink()}
 
@@ -29,7 +29,7 @@ def freeing_threads() -> int:
 
 
 class Disk(FileOperations):
-    """Disk whose renames can fail, and that frees files only on request."""
+    """File operations with failing renames and delayed closes."""
 
     def __init__(self, error: OSError | None = None) -> None:
         self.error = error
@@ -105,7 +105,7 @@ def test_only_regular_files_are_held(tmp_path: Path) -> None:
     freeing = Freeing()
     assert freeing.hold(str(tmp_path / "absent")) is None
     for path in (fifo, link):
-        descriptor = freeing.hold(str(path))  # returns although no process writes to the FIFO
+        descriptor = freeing.hold(str(path))  # returns, although the FIFO has no writer
         assert descriptor is not None
         assert Path(f"/proc/self/fd/{descriptor}").readlink() == path
         freeing.free(descriptor)
@@ -144,7 +144,7 @@ def test_writer_frees_the_file_without_a_thread(
 
 
 class Interrupt:
-    """Raises KeyboardInterrupt at the ``at``-th line of the module that this thread runs."""
+    """Trace function that raises KeyboardInterrupt at the ``at``-th line of the module."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -153,7 +153,7 @@ class Interrupt:
         if frame.f_code.co_filename != module.__file__:
             return None
         line = linecache.getline(module.__file__, frame.f_lineno).strip()
-        # Python traces a `with` line again when it leaves the block: do not interrupt there.
+        # Python reports a `with` line again when the block ends; no interrupt can hit there.
         if event == "line" and not line.startswith(("with ", "try:")):
             self.left -= 1
             if self.left < 0:
@@ -162,9 +162,9 @@ class Interrupt:
 
 
 def interrupted(at: int, path: Path, ends: bool) -> bool:
-    """Interrupt a write or the end after ``at`` lines; return False if it has fewer lines.
+    """Interrupt a write, or ``close``, at a line; check that later calls do not block.
 
-    The next operation must not block.
+    False if it has fewer lines.
     """
     freeing = Freeing()
     store = FileStore(path, freeing=freeing)

@@ -1,4 +1,4 @@
-"""What can be read of a file that a kubelet would reject, and what no kubelet would write."""
+"""Reading damaged files, and inconsistencies in valid ones."""
 
 import pytest
 from hypothesis import given
@@ -112,7 +112,7 @@ def test_inspect_reports_what_loads_raises(noise, start, end):
 
 
 def test_repeated_keys_take_linear_time():
-    # Comparing each key with all others would take longer than any test may.
+    # Comparing each key with all others would exceed the time limit of a test.
     many = b",".join(b'"r%d":[]' % number for number in range(100_000))
     data = b'{"Data":{"RegisteredDevices":{%b,"r99999":[]}}}' % many
     with pytest.raises(CheckpointCorrupt, match='duplicate key "r99999"'):
@@ -120,7 +120,7 @@ def test_repeated_keys_take_linear_time():
     assert 'duplicate key "r99999"' in inspect(data).problems[0]
 
 
-# --- what no kubelet would write
+# --- inconsistencies
 
 
 def findings(*entries: PodDevicesEntry, registered: tuple[str, ...] = (GPU,)):
@@ -131,7 +131,7 @@ def findings(*entries: PodDevicesEntry, registered: tuple[str, ...] = (GPU,)):
 def test_consistent_file_has_no_findings():
     assert findings(*ENTRIES) == []
     assert inconsistencies(Checkpoint(None, None)) == ()
-    # A device of an init container goes on to the next container; one without a list is none.
+    # An app container reuses an init container's device; null is an empty list.
     assert findings(entry("u", "g", container="init"), entry("u", "g")) == []
     assert findings(PodDevicesEntry("u", "c", GPU, None, None)) == []
     assert findings(PodDevicesEntry("u", "c", GPU, {0: ("g",), 1: ("g",), 2: None}, None)) == []

@@ -1,4 +1,4 @@
-"""Reading: what is taken as Go takes it, and the one line for what is not a checkpoint."""
+"""Parsing as in Go, and one-line errors for invalid files."""
 
 import pickle
 import re
@@ -24,7 +24,7 @@ TEXT = dumps(ONE)
 
 
 def entry(**fields: str) -> bytes:
-    """A file with one entry, made of JSON texts."""
+    """Create a file with one entry from JSON texts."""
     inner = ",".join(f'"{name}":{text}' for name, text in fields.items())
     return f'{{"Data":{{"PodDeviceEntries":[{{{inner}}}]}},"Checksum":0}}'.encode()
 

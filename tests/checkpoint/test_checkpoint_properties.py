@@ -1,5 +1,6 @@
-"""What must hold for every checkpoint: both texts follow their grammar, reading undoes
-writing, damage never goes unnoticed, and a grown document is the written one."""
+"""Properties of random checkpoints: both texts follow their grammar, a written file is read
+back, damage is detected, and a growing document equals the written file.
+"""
 
 import base64
 import json
@@ -24,7 +25,7 @@ from checkpoint import (
 from checkpoint.fnv import fnv1a_32
 from tests.strategies import examples
 
-# Many characters that need escaping, but no surrogates, which are not valid characters.
+# Many characters that need escaping, but no surrogates, which cannot be encoded.
 texts = st.text(
     st.one_of(st.sampled_from('ab-0 "\\<>&/\x00\n\b\x7f\u2028\u2029\u00e9\ufffd'), st.characters())
 ).filter(lambda text: not re.search("[\ud800-\udfff]", text))
@@ -72,7 +73,7 @@ def as_json(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def spew(value: object, kind: str = "") -> str:
-    """go-spew's %#v, for the kinds of values that a checkpoint has."""
+    """Format values like go-spew's %#v."""
     if value is None:
         return f"{kind}<nil>"
     if isinstance(value, dict):
@@ -164,7 +165,7 @@ def test_garbage_is_rejected(garbage):
 
 
 class GrowingDocument(RuleBasedStateMachine):
-    """A document and the plain model of what it should hold."""
+    """A document, and a plain model of its contents."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is saved of a damaged checkpoint: never less than can be read, never more than was there."""
+"""Repair of damaged checkpoints: everything readable is kept, and nothing is invented."""
 
 import json
 
@@ -28,45 +28,45 @@ def uids(saved: Checkpoint) -> list[str]:
 def test_valid_file_is_not_changed():
     spaced = json.dumps(json.loads(DATA), indent=1).encode()
     for data in (DATA, spaced):
-        mended = repair(data)
-        assert (mended.data, mended.changed, mended.notes) == (data, False, ())
-        assert mended.checkpoint == WHOLE
+        repaired = repair(data)
+        assert (repaired.data, repaired.changed, repaired.notes) == (data, False, ())
+        assert repaired.checkpoint == WHOLE
 
 
 def test_wrong_checksum_is_recomputed_with_a_note():
     altered = DATA.replace(b'"g1"]', b'"g7"]', 1)
-    mended = repair(altered)
-    assert loads(mended.data) == loads(altered, verify=False)
-    assert mended.dropped == ()
-    (note,) = mended.notes
+    repaired = repair(altered)
+    assert loads(repaired.data) == loads(altered, verify=False)
+    assert repaired.dropped == ()
+    (note,) = repaired.notes
     assert note.startswith("the whole file could be read, so it is unknown what was altered")
 
 
 def test_entries_behind_the_damage_are_kept():
-    # A quote in the middle of the second entry ends the JSON there.
+    # A quote in the second entry ends the valid JSON there.
     damaged = DATA.replace(b'"PodUID":"u1"', b'"PodUID":"u"1', 1)
     found = inspect(damaged)
     assert uids(found.checkpoint) == ["u0", "u2", "u3"]
     assert found.checkpoint.registered_devices == WHOLE.registered_devices
     assert found.lost == (f'an entry of pod "u", container "main", resource "{GPU}"',)
-    mended = repair(damaged)
-    assert uids(loads(mended.data)) == ["u0", "u2", "u3"]
-    assert mended.dropped == found.lost
+    repaired = repair(damaged)
+    assert uids(loads(repaired.data)) == ["u0", "u2", "u3"]
+    assert repaired.dropped == found.lost
 
 
 def test_truncated_entry_is_named():
     cut = DATA[: DATA.index(b'"u2"') + 4]
-    mended = repair(cut)
-    assert uids(mended.checkpoint) == ["u0", "u1"]
-    assert mended.dropped == ('an entry of pod "u2"',)
-    assert mended.notes[0].startswith("the registered resources are lost")
+    repaired = repair(cut)
+    assert uids(repaired.checkpoint) == ["u0", "u1"]
+    assert repaired.dropped == ('an entry of pod "u2"',)
+    assert repaired.notes[0].startswith("the registered resources are lost")
     assert repair(DATA[: DATA.index(b'"u2"')]).dropped == ("an entry",)
     nothing_of_it = repair(DATA[: DATA.index(b'"PodUID":"u2"') - 1])
     assert nothing_of_it.dropped == ()
 
 
 def test_merged_entries_are_separated():
-    # As of a write in place: the second entry goes on with the start of a list of entries.
+    # As after a write in place: the second entry continues with the start of the list.
     one, two = (f'"PodUID":"u{n}","ContainerName":"main"'.encode() for n in (1, 2))
     damaged = DATA.replace(one + b',"ResourceName"', one + b',"ResourceNamPodDeviceEntries', 1)
     start = damaged.index(b"ResourceNamPodDeviceEntries")
@@ -99,16 +99,16 @@ def test_resources_behind_the_damage_are_kept():
     ],
 )
 def test_invalid_entry_is_dropped_and_named(old, new, dropped):
-    mended = repair(DATA.replace(old, new, 1))
-    assert uids(loads(mended.data)) == ["u1", "u2", "u3"]
-    (said,) = mended.dropped
+    repaired = repair(DATA.replace(old, new, 1))
+    assert uids(loads(repaired.data)) == ["u1", "u2", "u3"]
+    (said,) = repaired.dropped
     assert dropped in said
 
 
 def test_resource_that_is_not_utf8_is_dropped():
-    mended = repair(DATA.replace(b'"n0"', b'"n\xfe"'))
-    assert mended.checkpoint.registered_devices == {GPU: ("g0", "g1", "g2")}
-    assert mended.dropped == (f'resource "{NIC}": it is not UTF-8',)
+    repaired = repair(DATA.replace(b'"n0"', b'"n\xfe"'))
+    assert repaired.checkpoint.registered_devices == {GPU: ("g0", "g1", "g2")}
+    assert repaired.dropped == (f'resource "{NIC}": it is not UTF-8',)
 
 
 def test_null_is_kept():
@@ -126,8 +126,8 @@ def test_replacement_character_in_valid_text_is_kept():
     saved = Checkpoint((entry("u\ufffd", "g\ufffd"),), {f"{GPU}\ufffd": ("g\ufffd",)})
     assert repair(dumps(saved)).dropped == ()
     data = dumps(saved).replace(b'"Checksum":', b'"Checksum":1')
-    mended = repair(data)
-    assert (mended.checkpoint, mended.dropped) == (saved, ())
+    repaired = repair(data)
+    assert (repaired.checkpoint, repaired.dropped) == (saved, ())
 
 
 @pytest.mark.parametrize("damage", [b"!", b',"Other":1'])
@@ -137,16 +137,16 @@ def test_valid_entries_among_damaged_ones_are_kept(damage):
     for number in range(0, 100, 2):
         before = b'"PodUID":"u%d"' % number
         data = data.replace(before, before + (damage if number else b"!"), 1)
-    mended = repair(data)
-    assert uids(mended.checkpoint) == [f"u{number}" for number in range(1, 100, 2)]
-    assert len(mended.dropped) == 50
+    repaired = repair(data)
+    assert uids(repaired.checkpoint) == [f"u{number}" for number in range(1, 100, 2)]
+    assert len(repaired.dropped) == 50
 
 
 def test_list_of_an_entry_is_not_a_resource():
-    # As of a write in place: the resources go on with the rest of an entry.
+    # As after a write in place: the resources continue with the rest of an entry.
     resources, rest = DATA.index(b'"%s"' % NIC.encode()), DATA.index(b'{"PodUID":"u3"')
-    mended = repair(DATA[:resources] + DATA[rest:])
-    assert mended.checkpoint.registered_devices == WHOLE.registered_devices
+    repaired = repair(DATA[:resources] + DATA[rest:])
+    assert repaired.checkpoint.registered_devices == WHOLE.registered_devices
 
 
 @pytest.mark.parametrize(("text", "said"), [(b"u\\u0041", '"uA"'), (b"u\\q", '"u\\\\q"')])
@@ -157,12 +157,12 @@ def test_lost_names_are_quoted(text, said):
 
 def test_last_of_repeated_entries_is_kept():
     twice = Checkpoint((entry("u", "g0"), entry("v", "g2"), entry("u", "g1")), {})
-    mended = repair(dumps(twice))
-    assert mended.checkpoint.entries == twice.entries[1:]
-    assert mended.dropped == (
+    repaired = repair(dumps(twice))
+    assert repaired.checkpoint.entries == twice.entries[1:]
+    assert repaired.dropped == (
         f'the entry of pod "u", container "main", resource "{GPU}": a later entry replaces it',
     )
-    assert mended.changed and mended.notes == ()
+    assert repaired.changed and repaired.notes == ()
 
 
 def test_file_of_an_old_kubelet_is_converted():
@@ -172,21 +172,21 @@ def test_file_of_an_old_kubelet_is_converted():
     content = json.loads(dumps(saved))
     content["Data"]["PodDeviceEntries"][0]["DeviceIDs"] = ["g0", "g1"]
     content["Checksum"] = checksum_v1(saved)
-    mended = repair(json.dumps(content).encode())
-    assert loads(mended.data) == saved
-    assert mended.dropped == ()
-    assert mended.notes[0].startswith("the file had the format of kubelets before v1.20")
+    repaired = repair(json.dumps(content).encode())
+    assert loads(repaired.data) == saved
+    assert repaired.dropped == ()
+    assert repaired.notes[0].startswith("the file had the format of kubelets before v1.20")
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b"{", b"[]", b"\0" * 9, b'{"Data":5}', b"[" * 10**5])
 def test_empty_file_gives_an_empty_checkpoint(data):
-    mended = repair(data)
-    assert mended.checkpoint == Checkpoint((), {})
-    assert len(mended.problems) == 1 and mended.notes == ()
+    repaired = repair(data)
+    assert repaired.checkpoint == Checkpoint((), {})
+    assert len(repaired.problems) == 1 and repaired.notes == ()
 
 
 def test_deep_nesting_takes_little_time():
-    # Each start of an entry is parsed up to the end without success: all would take hours.
+    # Reading each unfinished entry up to the end of the file would take hours.
     data = b'{"PodUID":[' + b'{"PodUID":[0,' * 700 + b"0," * 60_000
     assert repair(data * 2).checkpoint == Checkpoint((), {})
 
@@ -194,12 +194,12 @@ def test_deep_nesting_takes_little_time():
 @given(st.binary(max_size=12), st.integers(0, len(DATA)), st.integers(0, len(DATA)))
 def test_repaired_file_loads_and_needs_no_repair(noise, start, end):
     damaged = DATA[:start] + noise + DATA[end:]
-    mended = repair(damaged)
-    if not mended.changed:
-        assert mended.data == damaged
-    saved = loads(mended.data)
-    assert saved == mended.checkpoint
-    # Nothing that was whole is lost, unless its text was altered.
+    repaired = repair(damaged)
+    if not repaired.changed:
+        assert repaired.data == damaged
+    saved = loads(repaired.data)
+    assert saved == repaired.checkpoint
+    # Every complete entry is kept, unless its text was altered.
     for each in ENTRIES:
         text = dumps(Checkpoint((each,), None))
         assert text.count(b"PodUID") == 1
@@ -207,9 +207,9 @@ def test_repaired_file_loads_and_needs_no_repair(noise, start, end):
         alone = sum(other.pod_uid == each.pod_uid for other in saved.entries or ())
         if stands and start <= end and b"\xff" not in damaged and b'"' not in noise:
             assert alone == 1
-    again = repair(mended.data)
+    again = repair(repaired.data)
     assert not again.changed
-    assert again.data == mended.data
+    assert again.data == repaired.data
 
 
 def test_without_pods_agrees_with_the_kubelet():

@@ -1,4 +1,4 @@
-"""``python -m tools.replay``: what it prints, and its exit status."""
+"""Output and exit status of ``python -m tools.replay``."""
 
 import json
 from pathlib import Path

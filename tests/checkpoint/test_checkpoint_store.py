@@ -1,4 +1,4 @@
-"""The file on disk: each write replaces it completely or not at all, also after errors."""
+"""The file on disk: it is replaced completely or not at all."""
 
 import errno
 import os
@@ -59,7 +59,7 @@ def test_write_and_read(store):
 
 
 class Recorder(FileOperations):
-    """Remembers the operations that matter to durability, by the file's kind."""
+    """Records the operations that matter to durability, by kind of file."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, str]] = []
@@ -210,7 +210,7 @@ def test_pieces_are_written_as_one_file(store, number):
 
 def test_short_writes_of_pieces_are_continued(store, monkeypatch):
     write = os.write
-    # So little at once that it ends within a piece.
+    # So short that a write ends within a piece.
     monkeypatch.setattr(os, "writev", lambda descriptor, pieces: write(descriptor, pieces[0][:7]))
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:5]))
     text = dumps(NEW)
@@ -421,7 +421,7 @@ def sparse(path: Path, size: int) -> None:
 
 def test_too_large_file_is_not_read(store, monkeypatch):
     sparse(store.path, MAX_SIZE + 1)
-    monkeypatch.setattr(os, "read", failing(errno.EIO))  # not even begun
+    monkeypatch.setattr(os, "read", failing(errno.EIO))  # nothing is read
     with pytest.raises(CheckpointUnreadable, match=f"{MAX_SIZE + 1} bytes; the limit is"):
         store.load()
 
@@ -462,7 +462,7 @@ def test_killed_writer_leaves_a_complete_file(tmp_path, durability):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
-            # Not to wait for anything: only so that the kills fall on different moments.
+            # No waiting for an event: the pause varies the moment of the kill.
             time.sleep(kill * 0.0023)
             writer.send_signal(signal.SIGKILL)
             answered = writer.stdout.read().splitlines(keepends=True)
@@ -477,7 +477,7 @@ def test_killed_writer_leaves_a_complete_file(tmp_path, durability):
         store.remove_leftovers()
         assert set(names(store)) <= {CHECKPOINT_NAME}
         store.path.unlink(missing_ok=True)
-    # Without a flush a write is too short for a kill to be sure to hit one.
+    # Without a flush, a write is too short to be hit reliably by a kill.
     assert left_over or durability is Durability.PROCESS, "no kill fell into a write"
 
 

@@ -1,4 +1,4 @@
-"""Durable writes that concurrent callers share."""
+"""Durable writes, shared by concurrent callers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from checkpoint import CheckpointWriteError
 from checkpoint.shared_writer import MemoryStore, Writer
 
 PATIENCE = 20.0
-"""Seconds until a test that waits gives up; none of them takes that long."""
+"""Timeout of waits in seconds; none takes that long unless a test fails."""
 
 
 class Gate:
-    """A store whose writes begin and end when the test says so."""
+    """A store whose writes end when the test allows it."""
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
         self.written: list[bytes] = []
         self.errors: dict[int, BaseException] = {}
-        """By the number of the write, what it fails with."""
+        """Number of the write to its error."""
         self._changed = threading.Condition()
         self._let_go = 0
 
@@ -40,14 +40,14 @@ class Gate:
             assert self._changed.wait_for(lambda: len(self.begun) >= count, PATIENCE)
 
     def let_go(self) -> None:
-        """One more write may end."""
+        """Let one more write end."""
         with self._changed:
             self._let_go += 1
             self._changed.notify_all()
 
 
 class Turn:
-    """The writer's lock, telling which threads have come to wait for it."""
+    """A lock that reports which threads wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,11 +66,11 @@ class Turn:
 
 
 class Clients:
-    """Threads that change something, flush, and keep what came of it."""
+    """Threads that make a change, flush it, and record the outcome."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
-        # The writer's lock, replaced so that a test can see which threads wait for it.
+        # Replaces the writer's lock, so that a test knows which threads wait for it.
         self.turn = writer._turn = Turn()
         self.changes: list[str] = []
         self.outcomes: dict[str, BaseException | None] = {}
@@ -84,7 +84,7 @@ class Clients:
         return thread
 
     def flush_and_wait(self, *names: str) -> list[threading.Thread]:
-        """Start them all and come back once each waits for its turn."""
+        """Start the threads and return when each of them waits for the lock."""
         threads = [self.flush(name) for name in names]
         for name in names:
             assert self.turn.came(name).wait(PATIENCE)
@@ -129,7 +129,7 @@ def test_one_flush_is_one_write():
 
 
 def test_later_callers_share_the_next_write(gate, clients):
-    # A caller returns only after a write that started after its change.
+    # No caller returns before the end of a write that began after its change.
     first = clients.flush("a")
     gate.wait_begun(1)
     clients.flush_and_wait("b", "c", "d")
@@ -164,8 +164,8 @@ def test_failed_write_fails_only_callers_that_shared_it(gate, clients):
 
 
 @pytest.mark.parametrize("bug", [ZeroDivisionError, KeyboardInterrupt])
-def test_exception_in_the_store_reaches_every_caller(gate, clients, bug):
-    # The next caller of the same round writes for it.
+def test_exception_in_the_store_leaves_the_write_to_the_next_caller(gate, clients, bug):
+    # The next caller of the same round writes for all.
     gate.errors[1] = bug()
     clients.flush("a")
     gate.wait_begun(1)
@@ -210,7 +210,7 @@ def test_close_waits_for_the_write_in_progress(gate, clients):
     closing.join(PATIENCE)
     assert not closing.is_alive()
     clients.join()
-    # The write in progress completes; callers waiting for the next write get an error.
+    # The write in progress succeeds; callers that waited for the next one get an error.
     assert clients.outcomes["a"] is None
     assert isinstance(clients.outcomes["b"], CheckpointWriteError)
     assert gate.written == [b"a"]
@@ -220,7 +220,7 @@ def test_close_waits_for_the_write_in_progress(gate, clients):
 
 
 def test_concurrent_changes_are_all_written():
-    # After flush returns, the store's last contents hold the change, however many flush.
+    # After flush returns, the store has the change, for any number of callers.
     store = MemoryStore()
     changes: list[int] = []
     writer = Writer(store, lambda: b" ".join(b"%d" % change for change in changes))
@@ -247,18 +247,18 @@ def test_concurrent_changes_are_all_written():
 
 
 def test_written_is_called_without_the_lock():
-    # The callback may request a write itself: no lock is held, no round is open.
-    reported = []
+    # The callback can call flush, because no lock is held.
+    calls = []
 
     def written():
-        reported.append(store.writes)
-        if len(reported) < 3:
+        calls.append(store.writes)
+        if len(calls) < 3:
             writer.flush()
 
     store = MemoryStore()
     writer = Writer(store, lambda: b"", written)
     writer.flush()
-    assert reported == [1, 2, 3]
+    assert calls == [1, 2, 3]
 
 
 def test_written_is_not_called_after_a_failure():
@@ -266,8 +266,8 @@ def test_written_is_not_called_after_a_failure():
         def write(self, data):
             raise CheckpointWriteError("file", "no space")
 
-    reported = []
-    writer = Writer(Full(), lambda: b"", lambda: reported.append(True))
+    calls = []
+    writer = Writer(Full(), lambda: b"", lambda: calls.append(True))
     with pytest.raises(CheckpointWriteError):
         writer.flush()
-    assert not reported
+    assert not calls

@@ -86,7 +86,8 @@ def test_nodes_are_read_in_pages(api, apiserver, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "provider, cloud", [("aws:///x", "node n has providerID aws:///x"), ("kind://x", ""), ("", "")]
+    ("provider", "cloud"),
+    [("aws:///x", "node n has providerID aws:///x"), ("kind://x", ""), ("", "")],
 )
 def test_cloud_controller_is_detected(api, apiserver, provider, cloud):
     node(apiserver, "n", providerID=provider)

@@ -1,4 +1,4 @@
-"""Admission of whole pods: all or nothing, also with events between two RPCs."""
+"""Admission of whole pods: all or nothing, also with events during RPCs."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_claim_backed_resources_are_not_requested(limits):
 
 @given(strategies.pods("p"))
 def test_effective_request_is_the_largest_at_any_time(spec):
-    # Walk through the pod's life: at any moment the containers that run together need at
-    # most that much, and at one moment exactly that.
+    # Simulate the pod's lifecycle: the containers that run together never need more than
+    # that, and once they need exactly that.
     for resource in (GPU, NIC):
         moments, running = [0], []
         for init in spec.init_containers:
@@ -157,8 +157,8 @@ worlds = st.builds(
 
 
 def fits(world: World, allocation: PodAllocation) -> None:
-    """What the pod got is what it asked for, of devices that are there and healthy; what
-    keeps its devices shares them with no other that does."""
+    """Check that a pod has the requested number of healthy devices, and that containers that
+    keep their devices do not share them."""
     spec = allocation.pod
     held = world.held(spec.uid)
     kept: set[tuple[ResourceName, str]] = set()
@@ -179,7 +179,7 @@ def fits(world: World, allocation: PodAllocation) -> None:
 
 @given(worlds, strategies.pod_lists | strategies.light_pod_lists, strategies.preferences)
 def test_random_pods_fit_or_change_nothing(world, pods, preference):
-    # No device has two pods; what is admitted fits; a rejected pod does not change the ledger.
+    # No device has two pods, admitted pods fit, and a rejected pod does not change the ledger.
     admitted = 0
     for spec in pods:
         before = entries(world.ledger)
@@ -196,7 +196,7 @@ def test_random_pods_fit_or_change_nothing(world, pods, preference):
 
 
 def needs(spec: Pod, resource: ResourceName) -> int:
-    """How many different devices the pod's containers hold together, by the rules of reuse."""
+    """Return the number of different devices that the pod needs with reuse."""
     total = pool = 0
     for each, is_init in spec.all_containers():
         wanted = each.limits.get(resource, 0)
@@ -211,12 +211,12 @@ def needs(spec: Pod, resource: ResourceName) -> int:
     strategies.pod_lists,
 )
 def test_pod_is_rejected_only_if_it_does_not_fit(lists, pods):
-    # With plugins that work and no topology, counting alone decides who is admitted.
+    # Without topology and plugin errors, only the number of devices decides.
     world = World(lists)
     free = {resource: len(rows) for resource, rows in lists.items()}
     for spec in pods:
         wanted = {resource: needs(spec, resource) for resource in free}
-        # Nothing is healthy where nothing is listed, but then nothing fits either.
+        # Without devices, no device is healthy, but then no request fits anyway.
         if all(wanted[resource] <= free[resource] for resource in free):
             world.admit(spec)
             free = {resource: free[resource] - wanted[resource] for resource in free}
@@ -236,7 +236,7 @@ def test_pod_is_rejected_only_if_it_does_not_fit(lists, pods):
     strategies.scopes,
 )
 def test_order_of_lists_does_not_matter(data, lists, pods, policy, scope):
-    # Permuted device lists: the same answers, devices and affinities for every pod.
+    # With permuted device lists, every pod has the same result, devices and affinity.
     shuffled = {name: data.draw(st.permutations(rows)) for name, rows in lists.items()}
     one = World(lists, policy=policy, scope=scope)
     other = World(shuffled, policy=policy, scope=scope)
@@ -260,7 +260,7 @@ def outcome(world: World, spec: Pod) -> object:
     strategies.pods("nic-pod"),
 )
 def test_order_of_independent_pods_does_not_matter(gpus, nics, policy, scope, gpu_pod, nic_pod):
-    # One pod requests only GPUs, the other only NICs: the order of admissions has no effect.
+    # One pod requests only GPUs, the other only NICs: their order does not matter.
     pods = [only(gpu_pod, GPU), only(nic_pod, NIC)]
     seen = []
     for order in (pods, pods[::-1]):
@@ -282,7 +282,7 @@ def only(spec: Pod, resource: ResourceName) -> Pod:
                kept(spec.init_containers))  # fmt: skip
 
 
-# -- while a plugin is asked ---------------------------------------------------------------
+# -- during RPCs --------------------------------------------------------------------------
 
 ANSWERS = st.tuples(st.just("answer"), st.integers(0, 3), strategies.preferences)
 FAULTS = st.one_of(
@@ -292,17 +292,17 @@ FAULTS = st.one_of(
         lambda pair: (*pair, None)
     ),
 )
-# Mostly answers: an admission takes several of them to get anywhere.
+# Mostly responses: an admission needs several of them to make progress.
 DISTURBANCES = st.integers(0, 9).flatmap(lambda n: FAULTS if n == 9 else ANSWERS)
 
 
 class Interleaving:
-    """Several concurrent admissions, stepped in any order."""
+    """Several concurrent admissions, advanced in any order."""
 
     def __init__(self, world: World, pods: Sequence[Pod]) -> None:
         self.world = world
         self.running = {spec.uid: world.begin(spec) for spec in pods}
-        self.asked: dict[PodUid, Wanted | None] = dict.fromkeys(self.running)
+        self.wanted: dict[PodUid, Wanted | None] = dict.fromkeys(self.running)
         self.admitted: dict[PodUid, dict[ContainerName, dict[ResourceName, object]]] = {}
 
     def step(self, number: int, kind: str, preference) -> None:
@@ -310,19 +310,19 @@ class Interleaving:
             return
         uid = sorted(self.running)[number % len(self.running)]
         allocation, steps = self.running[uid]
-        wanted = self.asked[uid]
+        wanted = self.wanted[uid]
         try:
             if kind == "close":
                 steps.close()
                 self._end(uid, allocation)
             elif wanted is None:
-                self.asked[uid] = next(steps)
+                self.wanted[uid] = next(steps)
             elif kind == "fail":
-                self.asked[uid] = steps.throw(RpcError("Unknown", "no"))
+                self.wanted[uid] = steps.throw(RpcError("Unknown", "no"))
             elif kind == "empty" and not isinstance(wanted, PreferenceWanted):
-                self.asked[uid] = steps.send(AllocateAnswer(()))
+                self.wanted[uid] = steps.send(AllocateAnswer(()))
             else:
-                self.asked[uid] = steps.send(answer(wanted, preference or strategies.fakes.first))
+                self.wanted[uid] = steps.send(answer(wanted, preference or strategies.fakes.first))
         except StopIteration:
             self.world.ledger.commit(allocation.draft)
             self.admitted[uid] = {
@@ -355,9 +355,9 @@ class Interleaving:
     st.lists(DISTURBANCES, min_size=10, max_size=40),
 )
 def test_all_or_nothing_with_random_events_during_rpcs(world, pods, disturbances):
-    # At every moment no device has two pods and the indexes are true. At the end the ledger
-    # is exactly what the admitted pods got: a pod that was rejected, whose plugin failed, or
-    # whose admission was broken off, left nothing.
+    # At every moment no device has two pods and the indexes are right. At the end the ledger
+    # has exactly the devices of admitted pods: rejected pods, failed plugins and closed
+    # generators leave nothing.
     interleaving = Interleaving(world, pods)
     for kind, what, extra in disturbances:
         interleaving.disturb(kind, what, extra)
@@ -443,7 +443,7 @@ def test_unexpected_error_frees_everything():
 
 
 def test_node_check_counts_concurrent_pods():
-    # Checked, but not committed yet: the room on the node is taken all the same.
+    # Checked, but not committed yet: the node check counts the pod already.
     node = Node({ResourceName("pods"): 1})
     world = World({})
 

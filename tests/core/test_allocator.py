@@ -1,4 +1,4 @@
-"""Allocation of containers: the rejections in their order, reuse, and what is recorded."""
+"""Allocation of containers: order of rejections, reuse, and recorded devices."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RESTARTING = AdmissionContext(sources_ready=False)
 
 
 def hold(world: World, uid: str, *ids: str, name: str = "app", resource=GPU) -> None:
-    """As if a checkpoint said so."""
+    """Add an entry as from a checkpoint."""
     held = AllocatedDevices({-1: tuple(map(DeviceId, ids))}, b"stored")
     world.ledger.restore([(PodUid(uid), ContainerName(name), resource, held)])
 
 
 def rejection(world: World, *args, **keywords) -> str:
-    """Why the pod is rejected; the ledger must be as before."""
+    """Return why the pod is rejected, and check that the ledger is unchanged."""
     before = entries(world.ledger)
     with pytest.raises(Rejected) as rejected:
         world.admit(*args, **keywords)
@@ -52,7 +52,7 @@ SICK = [device("a", health="Unhealthy")]
 
 
 def test_changed_request_is_checked_first():
-    # Nothing else is right either: the plugin is unknown, the device gone.
+    # Other checks would fail, too: the plugin is unknown, and the device has vanished.
     world = World({})
     hold(world, "p", "a")
     assert rejection(world, pod("p", gpu=2)) == CHANGED
@@ -145,7 +145,7 @@ def test_allocated_healthy_devices_need_no_call():
 
 
 @pytest.mark.parametrize(
-    ("rows", "held", "asked", "text"),
+    ("rows", "in_use", "number", "text"),
     [
         (devices("a", "b"), [], 3, "Requested: 3, Available: 2"),
         (devices("a", "b"), ["a"], 2, "Requested: 2, Available: 1"),
@@ -154,12 +154,12 @@ def test_allocated_healthy_devices_need_no_call():
         (devices("a"), ["a"], 1, "Requested: 1, Available: 0"),
     ],
 )  # fmt: skip
-def test_too_few_available_devices_are_rejected(rows, held, asked, text):
+def test_too_few_available_devices_are_rejected(rows, in_use, number, text):
     world = World({GPU: rows})
-    if held:
-        hold(world, "other", *held)
+    if in_use:
+        hold(world, "other", *in_use)
     want = f"requested number of devices unavailable for vendor.com/gpu. {text}"
-    assert rejection(world, pod("p", gpu=asked)) == want
+    assert rejection(world, pod("p", gpu=number)) == want
 
 
 def test_rejection_counts_devices_needed_after_reuse():
@@ -182,7 +182,7 @@ def test_request_of_zero_needs_nothing(rows):
 
 
 def fails(*errors):
-    """Answers that fail at the n-th question."""
+    """Create responses that fail at the n-th call."""
     left = list(errors)
 
     def answers(wanted):
@@ -217,7 +217,7 @@ def test_failed_allocate_is_rejected(answers, text):
 
 
 def test_failed_preference_leaves_nothing_in_use():
-    # Q4: also for the resources and containers that went well before it.
+    # Q4: also the devices of earlier resources and containers of the pod.
     world = World({GPU: devices("a", "b"), NIC: devices("n")})
     spec = pod("p", container("one", gpu=1, nic=1), container("two", gpu=1))
     failing = fails(*[None] * 5, RpcError("Unknown", "no"))
@@ -237,15 +237,15 @@ def test_quirk_leaves_devices_in_use():
 
 def test_one_allocate_per_container_and_resource():
     world = World({NIC: devices("n"), GPU: devices("a", "b", "c")}, preferred=False)
-    asked = []
+    calls = []
 
     def answers(wanted):
-        asked.append((wanted.resource, wanted.device_ids))
+        calls.append((wanted.resource, wanted.device_ids))
         return AllocateAnswer((b"first", b"second"))
 
     world.admit(pod("p", container("one", nic=1, gpu=2), container("two", gpu=1)), answers)
-    assert asked == [(GPU, ("a", "b")), (NIC, ("n",)), (GPU, ("c",))]
-    # The first container response counts.
+    assert calls == [(GPU, ("a", "b")), (NIC, ("n",)), (GPU, ("c",))]
+    # Only the first container response counts.
     assert world.ledger.container(PodUid("p"), ContainerName("two"))[GPU].response == b"first"
 
 
@@ -258,7 +258,7 @@ def test_response_of_the_wrong_type_is_an_error():
 
 
 INIT_REUSE = [
-    # init containers' and app containers' requests, then what each holds
+    # requests of init containers and app containers, then the devices of each
     ("an app container takes what an init container had",
      [("i", 2, False)], [("a", 1), ("b", 2)],
      {"i": "d0 d1", "a": "d0", "b": "d1 d2"}),

@@ -1,4 +1,4 @@
-"""How device hints remember the grouping of each list by NUMA node."""
+"""Caching of the layout of device lists."""
 
 from devicemanager.core.allocation.pod import DeviceHintProvider
 from devicemanager.core.devices import Device

@@ -1,4 +1,4 @@
-"""The life of registrations: who serves, whose list counts, what time takes away."""
+"""Registered endpoints: which one serves, which list counts, and the grace period."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_list_of_replaced_endpoint_counts_only_with_quirk(lists_of_all):
     late = device_list(devices("x", "y"))
     assert endpoints.update(old, late) is lists_of_all
     assert counts(endpoints) == ((2, 2) if lists_of_all else (1, 1))
-    # The resource was removed, and the registration never existed.
+    # The resource was removed, and the other endpoint never existed.
     endpoints.disconnect(new, now=0.0)
     assert endpoints.expire(GRACE + 1, GRACE) == (GPU,)
     assert not endpoints.update(old, late)
@@ -96,7 +96,7 @@ def test_second_end_of_a_stream_has_no_effect():
     assert endpoints.disconnect(id_, now=1.0) is not None
     assert endpoints.disconnect(id_, now=2.0) is None
     assert not endpoints.update(id_, device_list(devices("a")))
-    # The second disconnect did not restart the grace period.
+    # The second end does not restart the grace period.
     assert endpoints.expire(301.5, GRACE) == (GPU,)
 
 
@@ -172,7 +172,7 @@ def test_resource_is_removed_after_the_grace_period(after, gone):
     endpoints.disconnect(id_, now=1000.0)
     assert endpoints.expire(1000.0 + after, GRACE) == ((GPU,) if gone else ())
     assert (GPU in endpoints) is not gone
-    # It is named once.
+    # It is returned only once.
     assert endpoints.expire(1000.0 + after, GRACE) == ()
 
 
@@ -216,8 +216,8 @@ def test_resources_are_sorted():
 
 @given(st.lists(st.tuples(st.sampled_from("cld"), st.integers(0, 3)), max_size=30))
 def test_random_events_only_connected_endpoints_count(actions):
-    # After any events, the newest connected registration serves; as soon as it has listed,
-    # its last list counts; with none connected nothing is allocatable; numbers never repeat.
+    # The newest connected endpoint serves, and its last list counts. Without a connected one
+    # nothing is allocatable. Ids are never reused.
     endpoints = Endpoints()
     connected: list[tuple[EndpointId, str]] = []
     lists: dict[EndpointId, int] = {}

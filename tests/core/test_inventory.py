@@ -1,4 +1,4 @@
-"""Device lists: counting, numbering, and what one list changes against the one before."""
+"""Device lists: counts, numbering, changes and warnings."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def last_rows(rows: list[Device]) -> dict[str, Device]:
 
 @given(strategies.raw_lists, strategies.raw_lists)
 def test_capacity_and_allocatable(earlier, rows):
-    # capacity is the number of distinct ids, allocatable those whose last row is Healthy,
-    # independent of the previous list.
+    # Capacity counts distinct ids, allocatable those whose last row is Healthy. The list
+    # before does not matter.
     result = device_list(rows, device_list(earlier))
     counted = last_rows(rows)
     assert result.capacity == len(counted)
@@ -34,7 +34,7 @@ def test_capacity_and_allocatable(earlier, rows):
 
 @given(strategies.raw_lists)
 def test_devices_are_numbered_in_id_order(rows):
-    # Numbers follow the ids' order; each node's set is exactly the devices that name it.
+    # Numbers follow the order of ids; each node has exactly the devices that name it.
     device_index = device_list(rows).device_index
     counted = last_rows(rows)
     assert list(device_index.ids) == sorted(counted)
@@ -50,7 +50,7 @@ def test_devices_are_numbered_in_id_order(rows):
 
 @given(strategies.device_lists, st.randoms(use_true_random=False))
 def test_order_of_a_list_does_not_matter(rows, random):
-    # A permuted list has the same devices, numbers and sets, and changes nothing.
+    # A permuted list has the same devices, numbers and sets, and no changes.
     shuffled = random.sample(rows, len(rows))
     one, other = device_list(rows), device_list(shuffled)
     assert other.devices() == one.devices()
@@ -61,8 +61,8 @@ def test_order_of_a_list_does_not_matter(rows, random):
 
 @given(strategies.raw_lists, strategies.raw_lists)
 def test_changes_between_lists(earlier, rows):
-    # added, removed and changed are what comparing the devices one by one gives, whether or
-    # not the two lists share a numbering.
+    # The result equals a comparison of the devices one by one, whether or not the lists
+    # share a numbering.
     before, after = last_rows(earlier), last_rows(rows)
 
     def seen(row: Device) -> tuple[object, ...]:
@@ -81,15 +81,17 @@ def test_changes_between_lists(earlier, rows):
 
 @given(strategies.raw_lists)
 def test_disconnected_list_is_not_allocatable(rows):
-    # When the plugin has left the same devices are there, and none may be allocated.
+    # After a disconnect the devices are the same, and none may be allocated.
     connected = device_list(rows)
-    gone = connected.disconnected()
-    assert (gone.capacity, gone.allocatable) == (connected.capacity, 0)
-    assert gone.devices() == connected.devices()
-    assert changes(connected, gone).changed == connected.device_index.select(connected.healthy)
-    back = device_list(rows, gone)
-    assert back.healthy == connected.healthy
-    assert back.device_index is gone.device_index
+    disconnected = connected.disconnected()
+    assert (disconnected.capacity, disconnected.allocatable) == (connected.capacity, 0)
+    assert disconnected.devices() == connected.devices()
+    assert changes(connected, disconnected).changed == connected.device_index.select(
+        connected.healthy
+    )
+    reconnected = device_list(rows, disconnected)
+    assert reconnected.healthy == connected.healthy
+    assert reconnected.device_index is disconnected.device_index
 
 
 def test_health_change_keeps_the_numbering():
@@ -149,7 +151,7 @@ def test_negative_node_is_topology_without_nodes():
 
 
 def test_node_out_of_range_is_ignored():
-    # The kernel's own limit; the devices' other nodes count.
+    # The limit is Linux's; the device's other nodes still count.
     result = device_list([device("a", 1023, 1024), device("b", 2**62), device("c")])
     assert dict(result.device_index.per_node) == {1023: 1}
     assert result.device_index.impossible_node == 1024
@@ -157,7 +159,7 @@ def test_node_out_of_range_is_ignored():
     assert result.device("b").numa == (2**62,)
 
 
-# -- maximum cost of a list, independent of its content --------------------------------------
+# -- cost of any list ----------------------------------------------------------------------
 
 SHAPES = {
     "one node": lambda n: [device(f"{i:x}", 0) for i in range(n)],
@@ -174,8 +176,8 @@ SHAPES = {
 
 
 def cost_of_a_list(rows: list[Device]) -> tuple[int, int]:
-    """Steps of Python and bytes that it takes to number a list, and to compare it with the
-    one before, which had the same devices elsewhere."""
+    """Return the Python steps and bytes needed to number a list and to compare it with one
+    that has the same devices on other nodes."""
     before = device_list([device(row.id, 0, health="Unhealthy") for row in rows])
     columns = Columns.of(rows)
     steps = 0
@@ -186,7 +188,7 @@ def cost_of_a_list(rows: list[Device]) -> tuple[int, int]:
         return count
 
     tracemalloc.start()
-    tracer = sys.gettrace()  # coverage's, if it measures
+    tracer = sys.gettrace()  # set by coverage if it is measuring
     sys.settrace(count)
     try:
         after = device_list_from(columns, before)
@@ -201,14 +203,14 @@ def cost_of_a_list(rows: list[Device]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_list_takes_linear_time(shape):
-    # Twice the list is twice the work and twice the memory, not four times.
+    # A list of twice the length takes twice the time and memory, not four times.
     one, two = (cost_of_a_list(SHAPES[shape](size)) for size in (3000, 6000))
     assert two[0] < 2.5 * one[0] + 1000
     assert two[1] < 2.5 * one[1] + 100_000
 
 
 def test_choosing_many_devices_takes_linear_time():
-    # Not an integer of all devices for each of them.
+    # No integer of the set's length is created per device.
     numbers = range(0, 200_000, 2)
     assert bitset.of(numbers) == int("01" * 100_000, 2)
     assert bitset.lowest(bitset.of(range(200_000)), 100_000) == (1 << 100_000) - 1

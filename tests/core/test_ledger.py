@@ -1,4 +1,4 @@
-"""Who holds which devices: drafts, commits, and indexes that a recount confirms."""
+"""The ledger: drafts, commits, and indexes that agree with a recount."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def test_retract_removes_an_empty_pod():
     ledger.commit(draft)
     ledger.retract(draft)
     assert POD not in ledger
-    ledger.retract(draft)  # as when the pod was released meanwhile
+    ledger.retract(draft)  # as if the pod was released in between
     assert used(ledger) == ()
     ledger.self_check()
 
 
 def test_device_of_two_containers_is_in_use_until_both_are_released():
-    # An init container's device that was handed on.
+    # A device of an init container that an app container reuses.
     ledger = Ledger()
     draft = drafted(ledger, POD, "a", "b")
     ledger.reserve(draft, GPU, ids("a"))
@@ -180,7 +180,7 @@ def test_release_of_unknown_pod_does_nothing():
     assert Ledger().release(POD) == {}
 
 
-# What a method of the ledger would have to do wrong: by right ones no index gets wrong.
+# The indexes are modified directly, because correct methods keep them right.
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
@@ -221,7 +221,7 @@ ACTIONS = st.tuples(
 @given(st.lists(ACTIONS, max_size=25))
 def test_random_operations_keep_the_indexes_right(actions):
     # After any sequence of writes self_check passes, and the set in use is exactly the union
-    # named by entries and open drafts. Results returned earlier do not change.
+    # of entries and open drafts. Results of earlier queries do not change.
     ledger = Ledger()
     drafts: dict[str, Draft] = {}
     committed: dict[str, Draft] = {}
@@ -231,7 +231,7 @@ def test_random_operations_keep_the_indexes_right(actions):
         copied = entries(ledger)
         match action:
             case "reserve":
-                # Like the allocator: one record for each key that is not yet allocated.
+                # Like the allocator: one record for each key without an entry.
                 draft = drafts.get(uid) or Draft(pod)
                 known = draft.allocated.get(container, {})
                 if resource in known or ledger.allocated(pod, container, resource) is not None:
@@ -269,7 +269,7 @@ def test_returned_entries_do_not_change(change):
     ledger = Ledger()
     draft = drafted(ledger, POD, "a")
     ledger.commit(draft)
-    held, before = ledger.pod(POD), entries(ledger)[POD]
+    returned, before = ledger.pod(POD), entries(ledger)[POD]
     match change:
         case "restore":
             ledger.restore([(POD, APP, NIC, holding("n")), (POD, APP, GPU, holding("b"))])
@@ -283,4 +283,4 @@ def test_returned_entries_do_not_change(change):
             ledger.retract(draft)
         case "release":
             ledger.release(POD)
-    assert held == before and ledger.pod(POD) != before
+    assert returned == before and ledger.pod(POD) != before

@@ -1,4 +1,4 @@
-"""Texts as Go's formatting writes them."""
+"""Texts in Go's format."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What people are shown of texts that others wrote."""
+"""Safe output of text from other programs."""
 
 import unicodedata
 
@@ -21,23 +21,23 @@ from devicemanager.core.printable import LONGEST, listed, printable
         ("", ""),
     ],
 )
-def test_unsafe_characters_are_shown_as_escapes(text, shown):
+def test_unsafe_characters_are_escaped(text, shown):
     assert printable(text) == shown
 
 
-def test_a_long_text_is_cut():
+def test_long_text_is_cut():
     assert printable("x" * LONGEST) == "x" * LONGEST
     assert printable("abcdef", 4) == "abcd... (2 more characters)"
 
 
-def test_of_a_long_list_the_first_are_named():
+def test_long_list_is_cut():
     assert listed([], 2) == ""
     assert listed(["a", "b"], 2) == "a, b"
     assert listed(["a", "b", "c", "d"], 2, ",") == "a,b and 2 more"
 
 
 @given(st.text(st.characters(codec=None)))
-def test_nothing_a_terminal_obeys_is_left(text):
+def test_no_control_sequences_remain(text):
     shown = printable(text)
     kinds = {unicodedata.category(character) for character in shown}
     assert kinds.isdisjoint({"Cc", "Cs", "Zl", "Zp"})

@@ -1,4 +1,4 @@
-"""CPU and memory providers: whole, aligned, all or nothing."""
+"""CPU and memory providers: hints, allocation and release."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ class TestCpus:
         provider = cpus(reserved=(0,))
         both = (Hint(1, True), Hint(2, True), Hint(3, False))
         assert provider.hints(pod(main), main) == {"cpu": both}
-        taken = provider.allocate(pod(main), main, 1)
+        after = provider.allocate(pod(main), main, 1)
         other = pod(main, uid="q")
-        assert taken.hints(other, main) == {"cpu": both[1:]}
-        assert taken.pod_hints(other) == {"cpu": both[1:]}
+        assert after.hints(other, main) == {"cpu": both[1:]}
+        assert after.pod_hints(other) == {"cpu": both[1:]}
 
     def test_no_request_gives_no_hints_and_no_change(self) -> None:
         main = container("c", 0.5)
@@ -103,23 +103,23 @@ class TestCpus:
 
     def test_cpus_of_the_affinity_are_allocated_first(self) -> None:
         main = container("c", 5)
-        taken = cpus().allocate(pod(main), main, 2)
-        assert shown(taken) == CpusAndMemory(cpu_ids=(0, 4, 5, 6, 7))
-        assert taken.pod_allocated(PodUid("p")) == shown(taken)
+        after = cpus().allocate(pod(main), main, 2)
+        assert shown(after) == CpusAndMemory(cpu_ids=(0, 4, 5, 6, 7))
+        assert after.pod_allocated(PodUid("p")) == shown(after)
 
     def test_restarted_container_keeps_its_cpus(self) -> None:
         main = container("c", 2)
-        taken = cpus().allocate(pod(main), main, 2)
-        assert taken.allocate(pod(main), main, 1) is taken
-        assert taken.hints(pod(main), main) == {"cpu": (Hint(2, True), Hint(3, False))}
-        assert taken.pod_hints(pod(main)) == taken.hints(pod(main), main)
+        after = cpus().allocate(pod(main), main, 2)
+        assert after.allocate(pod(main), main, 1) is after
+        assert after.hints(pod(main), main) == {"cpu": (Hint(2, True), Hint(3, False))}
+        assert after.pod_hints(pod(main)) == after.hints(pod(main), main)
         more = container("c", 3)
-        assert taken.hints(pod(more), more) == {"cpu": ()}
+        assert after.hints(pod(more), more) == {"cpu": ()}
 
     def test_pod_hints_count_cpus_of_its_containers(self) -> None:
         both = pod(container("c", 2), container("d", 2))
-        taken = cpus().allocate(both, both.containers[0], 1)
-        assert taken.pod_hints(both) == {"cpu": (Hint(1, True), Hint(3, False))}
+        after = cpus().allocate(both, both.containers[0], 1)
+        assert after.pod_hints(both) == {"cpu": (Hint(1, True), Hint(3, False))}
 
     @pytest.mark.parametrize(
         ("affinity", "text"),
@@ -178,11 +178,11 @@ class TestMemory:
 
     def test_blocks_have_the_nodes_of_the_affinity(self) -> None:
         main = container("c", 1, 5 * GIB)
-        taken = memory().allocate(pod(main), main, 3)
-        assert shown(taken).memory == (MemoryBlock("memory", 5 * GIB, (0, 1)),)
-        assert taken.free() == {("memory", 0): 0, ("memory", 1): 3 * GIB}
-        assert taken.hints(pod(main), main) == {"memory": (Hint(3, True),)}
-        assert taken.pod_hints(pod(main)) == {"memory": (Hint(3, True),)}
+        after = memory().allocate(pod(main), main, 3)
+        assert shown(after).memory == (MemoryBlock("memory", 5 * GIB, (0, 1)),)
+        assert after.free() == {("memory", 0): 0, ("memory", 1): 3 * GIB}
+        assert after.hints(pod(main), main) == {"memory": (Hint(3, True),)}
+        assert after.pod_hints(pod(main)) == {"memory": (Hint(3, True),)}
 
     def test_too_small_affinity_is_extended(self) -> None:
         main = container("c", 1, 5 * GIB)
@@ -208,7 +208,7 @@ class TestMemory:
         main = container("c", 1, 9 * GIB)
         with pytest.raises(AllocationError, match=text):
             memory().allocate(pod(main), main, affinity)
-        # An empty result means no preference: Allocate rejects, not the topology policy.
+        # Without hints the topology policy admits, and Allocate rejects.
         assert memory().hints(pod(main), main) == memory().pod_hints(pod(main)) == {}
 
     def test_memory_of_init_containers_is_reusable(self) -> None:
@@ -222,9 +222,9 @@ class TestMemory:
     def test_node_without_a_memory_type(self) -> None:
         provider = MemoryProvider.of(TWO, {"memory": {0: GIB, 1: GIB}, "hugepages-2Mi": {1: GIB}})
         main = container("c", 1, 2 * GIB, pages=GIB)
-        taken = provider.allocate(pod(main), main, 3)
-        assert set(taken.free().values()) == {0}
-        assert taken.release(PodUid("p")) == provider
+        after = provider.allocate(pod(main), main, 3)
+        assert set(after.free().values()) == {0}
+        assert after.release(PodUid("p")) == provider
 
     def test_only_guaranteed_pods_get_memory(self) -> None:
         main = container("c", 0, GIB)
@@ -262,12 +262,12 @@ class TestTogether:
                 cpu_after = cpu.allocate(one, main, affinity)
                 cpu, mem = cpu_after, mem.allocate(one, main, affinity)
             except AllocationError:
-                continue  # dropping what was not kept is all it takes to undo it
+                continue  # providers are values: not storing the new one undoes the allocation
             if leaves:
                 cpu, mem = cpu.release(one.uid), mem.release(one.uid)
         uids = [PodUid(f"p{number}") for number in range(len(wishes))]
-        held = [id_ for uid in uids for id_ in cpu.pod_allocated(uid).cpu_ids]
-        assert len(held) == len(set(held)) == 8 - cpu.free_cpus.bit_count()
+        allocated = [id_ for uid in uids for id_ in cpu.pod_allocated(uid).cpu_ids]
+        assert len(allocated) == len(set(allocated)) == 8 - cpu.free_cpus.bit_count()
         in_blocks = sum(block.size for uid in uids for block in mem.pod_allocated(uid).memory)
         assert sum(mem.free().values()) == 8 * GIB - in_blocks
         assert min(mem.free().values()) >= 0

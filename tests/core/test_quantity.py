@@ -1,4 +1,4 @@
-"""Quantities: exact, ordered by amount, written canonically."""
+"""Quantities: exact amounts, order, and canonical text."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Joining the settings of several resources into one container's run options."""
+"""Merging the settings of several resources into a container's run options."""
 
 import attrs
 import pytest
@@ -269,13 +269,13 @@ def test_every_value_is_merged_or_reported_as_conflict(
 ) -> None:
     options = merge(given_responses)
     listed = {(c.kind, c.key, c.dropped_by) for c in options.conflicts}
-    for resource, asked in given_responses.items():
-        for name, value in asked.envs.items():
+    for resource, settings in given_responses.items():
+        for name, value in settings.envs.items():
             assert options.envs[name] == value or ("env", name, resource) in listed
-        for mount in asked.mounts:
+        for mount in settings.mounts:
             kinds = {(k, mount.container_path, resource) for k in ("mount", "mount access")}
             assert mount in options.mounts or kinds & listed
-        for interface in asked.network_interfaces:
+        for interface in settings.network_interfaces:
             keys = (interface.container_name, interface.host_name)
             kinds = {("network interface", key, resource) for key in keys}
             assert interface in options.network_interfaces or kinds & listed

@@ -1,4 +1,4 @@
-"""Choosing devices: alignment, what the plugin is asked, and what its answer decides."""
+"""Choice of devices: alignment, preference calls, and their responses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_partition_by_affinity(affinity, aligned, unaligned, without):
 
 
 def test_partition_without_topology():
-    # With no device that has topology the affinity says nothing about any.
+    # The affinity does not apply to a resource without topology.
     assert partition(device_list(devices("a", "b")), 0b11, 0b01) == Partition(0, 0, 0b11)
 
 
@@ -73,7 +73,7 @@ def test_empty_topology_counts_as_none():
 
 @given(strategies.device_lists, st.integers(0, 1023), st.none() | st.integers(1, 3))
 def test_partition_splits_what_is_available(rows, mask, affinity):
-    # The three parts are disjoint and together are exactly what was available.
+    # The three parts are disjoint, and their union is the available set.
     listed = device_list(rows)
     available = mask & ((1 << listed.capacity) - 1)
     part = partition(listed, available, affinity)
@@ -98,54 +98,54 @@ def selection(rows, required, *, affinity=None, preferred=True, used=()) -> Sele
 
 
 def run(chosen: Selection, reusable=(), preference=fakes.first):
-    """The sorted devices and the questions that were asked on the way."""
+    """Return the sorted devices and the calls that were made."""
     steps = select(chosen, frozenset(map(DeviceId, reusable)))
-    asked: list[PreferenceWanted] = []
+    calls: list[PreferenceWanted] = []
     try:
         wanted = next(steps)
         while True:
-            asked.append(wanted)
+            calls.append(wanted)
             wanted = steps.send(answer(wanted, preference))
     except StopIteration as done:
-        return sorted(done.value), asked
+        return sorted(done.value), calls
 
 
 def test_lowest_ids_are_chosen_without_preference():
-    chosen, asked = run(selection(devices("c", "b", "a"), 2, preferred=False))
-    assert (chosen, asked) == (["a", "b"], [])
+    chosen, calls = run(selection(devices("c", "b", "a"), 2, preferred=False))
+    assert (chosen, calls) == (["a", "b"], [])
 
 
 def test_preference_is_requested_for_all_available_devices():
     rows = [*devices("a", "b", "c", "d"), device("sick", health="Unhealthy")]
-    chosen, asked = run(selection(rows, 2, used=["b"]), preference=fakes.last)
+    chosen, calls = run(selection(rows, 2, used=["b"]), preference=fakes.last)
     assert chosen == ["c", "d"]
-    assert [(q.available, q.must_include, q.size) for q in asked] == [(("a", "c", "d"), (), 2)]
+    assert [(q.available, q.must_include, q.size) for q in calls] == [(("a", "c", "d"), (), 2)]
 
 
 def test_more_aligned_devices_than_needed():
-    # Asked over aligned devices only; what it prefers elsewhere is not taken.
+    # Only aligned devices are offered; other devices in the preference are ignored.
     rows = [device("a0", 0), device("b0", 0), device("c0", 0), device("d1", 1), device("e")]
-    chosen, asked = run(selection(rows, 2, affinity=0b01), preference=fakes.last)
+    chosen, calls = run(selection(rows, 2, affinity=0b01), preference=fakes.last)
     assert chosen == ["b0", "c0"]
-    assert [(q.available, q.must_include) for q in asked] == [(("a0", "b0", "c0"), ())]
+    assert [(q.available, q.must_include) for q in calls] == [(("a0", "b0", "c0"), ())]
     stubborn = lambda available, must, size: (DeviceId("d1"), DeviceId("e"))  # noqa: E731
     assert run(selection(rows, 2, affinity=0b01), preference=stubborn)[0] == ["a0", "b0"]
 
 
 def test_as_many_aligned_devices_as_needed():
-    # Not "more than needed": all are taken, and nothing is left to ask about.
+    # All of them are chosen, so no call is needed.
     rows = [device("a0", 0), device("b0", 0), device("c1", 1)]
     assert run(selection(rows, 2, affinity=0b01)) == (["a0", "b0"], [])
 
 
 def test_too_few_aligned_devices():
-    # All aligned ones are taken, then the plugin is asked over the rest with them included.
+    # All aligned devices are chosen; the call for the rest includes them.
     rows = [device("a0", 0), device("b1", 1), device("c1", 1), device("d")]
-    chosen, asked = run(selection(rows, 2, affinity=0b01), preference=fakes.last)
+    chosen, calls = run(selection(rows, 2, affinity=0b01), preference=fakes.last)
     assert chosen == ["a0", "d"]
-    question = asked[0]
-    assert (question.available, question.must_include) == (("a0", "b1", "c1", "d"), ("a0",))
-    assert question.size == 2
+    call = calls[0]
+    assert (call.available, call.must_include) == (("a0", "b1", "c1", "d"), ("a0",))
+    assert call.size == 2
 
 
 def test_unaligned_devices_come_before_those_without_topology():
@@ -173,12 +173,12 @@ def test_long_preference_is_cut():
 
 def test_reusable_devices_come_first():
     rows = devices("a", "b", "c", "d")
-    chosen, asked = run(selection(rows, 2, used=["c", "d"]), reusable=["c", "d"])
-    assert (chosen, asked) == (["c", "d"], [])
-    chosen, asked = run(selection(rows, 3, used=["d"]), reusable=["d"], preference=fakes.last)
+    chosen, calls = run(selection(rows, 2, used=["c", "d"]), reusable=["c", "d"])
+    assert (chosen, calls) == (["c", "d"], [])
+    chosen, calls = run(selection(rows, 3, used=["d"]), reusable=["d"], preference=fakes.last)
     assert chosen == ["b", "c", "d"]
-    assert (asked[0].available, asked[0].must_include) == (("a", "b", "c", "d"), ("d",))
-    assert asked[0].size == 3
+    assert (calls[0].available, calls[0].must_include) == (("a", "b", "c", "d"), ("d",))
+    assert calls[0].size == 3
 
 
 def test_reusable_device_may_be_unlisted():
@@ -233,9 +233,9 @@ def test_too_few_devices_are_left_after_the_call():
 def test_preferred_device_became_unhealthy_during_the_call():
     chosen = selection(devices("a", "b"), 1)
     steps = select(chosen, frozenset())
-    question = next(steps)
+    call = next(steps)
     rows = [device("a", health="Unhealthy"), device("b")]
-    chosen.endpoints.update(question.endpoint, device_list(rows, chosen.view().devices))
+    chosen.endpoints.update(call.endpoint, device_list(rows, chosen.view().devices))
     with pytest.raises(StopIteration) as done:
         steps.send((DeviceId("a"),))
     assert done.value.value == {"b"}
@@ -249,23 +249,23 @@ def test_preferred_device_became_unhealthy_during_the_call():
     used=st.sets(strategies.device_ids, max_size=4),
 )
 def test_chosen_devices_meet_all_rules(rows, required, affinity, preference, used):
-    # Exactly as many as required, all healthy and free; rejected only if there are too few.
-    # Aligned devices are all taken before any other, and the plugin is asked at most once,
-    # about devices that are free.
+    # Exactly the required number, all healthy and free; rejected only if there are too few.
+    # Aligned devices come before all others. At most one call is made, and it offers only
+    # free devices.
     chosen = selection(rows, required, affinity=affinity, preferred=preference is not None,
                        used=used)  # fmt: skip
     free = {row.id for row in rows if row.is_healthy} - used
     view = chosen.view()
     aligned = set(view.devices.device_index.select(view.parts(affinity).aligned))
     try:
-        ids, asked = run(chosen, preference=preference or fakes.first)
+        ids, calls = run(chosen, preference=preference or fakes.first)
     except AllocationError:
         assert required > len(free)
         return
     assert len(ids) == required and set(ids) <= free
     assert set(ids) >= aligned or set(ids) <= aligned
-    assert len(asked) <= (preference is not None)
-    for question in asked:
-        assert set(question.available) <= free and question.size == required
-        assert set(question.must_include) <= set(question.available) & set(ids)
+    assert len(calls) <= (preference is not None)
+    for call in calls:
+        assert set(call.available) <= free and call.size == required
+        assert set(call.must_include) <= set(call.available) & set(ids)
     assert frozenset(ids) == frozenset().union(*chosen.draft.reserved.get(GPU, []))

@@ -1,4 +1,4 @@
-"""Sockets in short directories, and servers that are gone after the test."""
+"""Sockets in short directories, and servers that are stopped after the test."""
 
 from __future__ import annotations
 

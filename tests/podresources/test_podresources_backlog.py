@@ -1,4 +1,4 @@
-"""Answers that nobody reads: bounded, the oldest given up first, readers never."""
+"""Unread responses: they are limited, and the oldest are cancelled first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podresources.backlog import Backlog
 
 @attrs.define(eq=False)
 class FakeCall:
-    """An RPC that ends when it is read or cancelled."""
+    """An RPC that ends when its response is read or it is cancelled."""
 
     size: int
     ended: bool = False

@@ -40,7 +40,7 @@ Behaviour = Callable[[bytes, grpc.ServicerContext], bytes]
 
 @pytest.fixture
 def kubelet(stack, socket_path) -> Callable[..., None]:
-    """Serve just these methods of v1 with these behaviours, in bytes."""
+    """Serve only these methods of v1, with functions over bytes."""
 
     def started(**methods: Behaviour) -> None:
         pool = stack.enter_context(ThreadPoolExecutor(2))
@@ -87,7 +87,7 @@ def test_path_that_is_not_a_socket(make: Callable[[Path], None], client, socket_
 
 
 def test_socket_without_permission(client, socket_path, monkeypatch):
-    """The directory may not be looked into, or the socket not be opened."""
+    """The directory cannot be searched, or the socket cannot be opened."""
     reason = f"^{socket_path} cannot be reached: Permission denied; on most nodes, only root"
     with socket.socket(socket.AF_UNIX) as others:
         others.bind(str(socket_path))
@@ -242,7 +242,7 @@ def test_invalid_response(kubelet, client):
 
 
 def listing(size: int) -> bytes:
-    """A List response of about this many bytes."""
+    """Create a List response of about this size in bytes."""
     long = v1.PodResources(name="x" * 2**20)
     return v1.ListPodResourcesResponse(pod_resources=[long] * (size // 2**20)).SerializeToString()
 

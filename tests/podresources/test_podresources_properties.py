@@ -1,5 +1,6 @@
-"""What must hold for every node: bytes and values say the same, and an answer that was
-kept is the one that would be built now."""
+"""Properties of random nodes: bytes and values are equivalent, and a cached response equals a
+new one.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def split(devices):
 
 
 def as_listed(pod: Pod) -> Pod:
-    """The pod in the kubelet's shape: one entry per device id and node."""
+    """Return the pod with one entry per device id and node, as in the kubelet."""
     containers = (
         Container(c.name, split(c.devices), c.cpu_ids, c.memory, c.dynamic_resources)
         for c in pod.containers
@@ -140,9 +141,11 @@ def changed(pods: list[Pod], change) -> list[Pod]:
             return pods[:index] + pods[index + 1 :]
         case ("change", index, pod) if index < len(pods):
             return [*pods[:index], pod, *pods[index + 1 :]]
-        case ("repeat", index):  # the very same object twice
+        case ("repeat", index):  # the same object twice
             return pods + pods[index : index + 1]
-        case ("mark", index) if index < len(pods):  # an equal pod that v1alpha1 shows otherwise
+        case ("mark", index) if index < len(
+            pods
+        ):  # an equal pod with a different v1alpha1 response
             old = pods[index]
             marked = tuple(
                 Container(c.name, c.devices, restartable_init=not c.restartable_init)

@@ -8,7 +8,7 @@ from podresources.reuse import Reuse, common_ends, unequal
 
 
 class Thing:
-    """Equal to every other one: only identity tells them apart."""
+    """Equal to every other item, so that only identity separates them."""
 
     def __eq__(self, other: object) -> bool:
         return True

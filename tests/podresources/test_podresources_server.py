@@ -123,7 +123,7 @@ def test_stop_removes_socket_and_threads(socket_path):
 
 
 def test_stop_waits_for_a_call_in_progress(serve, socket_path):
-    """One that is cut off would make gRPC write a line to the client's standard error."""
+    """gRPC writes to the client's standard error if a call is cut off."""
     asked, go = threading.Event(), threading.Event()
 
     class Slow(MemorySource):
@@ -186,7 +186,7 @@ def test_busy_server_counts_as_running(socket_path):
     with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waiting:
         busy.bind(str(socket_path))
         busy.listen(0)
-        waiting.connect(str(socket_path))  # fills the queue: the next connect would block
+        waiting.connect(str(socket_path))  # fills the backlog: the next connect would block
         with pytest.raises(SocketInUse):
             PodResourcesServer(MemorySource(), socket_path).start()
 

@@ -22,7 +22,7 @@ PODS = (Pod("p", "ns", (Container("c"),)),)
 
 
 class Harness:
-    """A service with a clock in hand."""
+    """Create a service with a manual clock."""
 
     def __init__(self, source=None, limiter=None, **settings):
         self.now = 0.0
@@ -143,7 +143,7 @@ class Broken(MemorySource):
         raise OSError("disk gone")
 
     def allocatable(self):
-        return Allocatable(cpu_ids=(2**63,))  # no int64
+        return Allocatable(cpu_ids=(2**63,))  # not an int64
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Socket files: whose they are."""
+"""Identity of socket files."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_identity_differs_for_a_reused_inode(tmp_path: Path) -> None:
     first = FileIdentity.of(path)
     path.chmod(0o600)
     assert FileIdentity.of(path) == first
-    # What a file system does that gives the number out again at once.
+    # A file system that reuses inode numbers at once.
     os.utime(path, ns=(1, 1))
     assert FileIdentity.of(path) != first
     assert FileIdentity.of(path / "below") is None

@@ -69,7 +69,7 @@ def test_get_returns_the_last_of_two_pods_with_one_name():
 
 
 class CountingSource(MemorySource):
-    """Counts how often its answers are asked for."""
+    """Counts how often its values are read."""
 
     asked = 0
 
@@ -119,7 +119,7 @@ def test_unchanged_allocatable_is_not_encoded_again(monkeypatch):
 
 
 class ChangingUnderway(MemorySource):
-    """Changes between the reading of its version and the reading of its pods."""
+    """Changes between reading its version and reading its pods."""
 
     def pods(self):
         if self.version() == 1:
@@ -133,7 +133,7 @@ def test_change_during_the_build_is_not_missed():
 
 
 class ChangingAfterwards(MemorySource):
-    """Changes when its pods have been read but not yet handed out."""
+    """Changes after its pods were read but before they are returned."""
 
     def pods(self):
         read = super().pods()
@@ -185,7 +185,7 @@ def test_responses_do_not_mix_versions():
         return wrong
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # threads change places between almost any two steps
+    sys.setswitchinterval(1e-5)  # switch threads after almost every step
     try:
         with ThreadPoolExecutor(4) as pool:
             results = [pool.submit(read, n) for n in range(4)]

@@ -1,4 +1,4 @@
-"""What is generated is what the .proto files say today."""
+"""The generated files agree with the .proto files."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Our messages and a user's ``api_pb2`` with the same names live in one process."""
+"""Messages of ``protos`` and a user's ``api_pb2`` with the same names in one process."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.paths import ROOT
 
 
 def python(code):
-    """Run a fresh interpreter that finds this tree and has no warnings to give."""
+    """Run a new interpreter on this tree, with warnings as errors."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -28,7 +28,7 @@ def python(code):
 
 
 def without_our_extension(proto):
-    """The contract as a kubelet or plugin that never heard of us has it."""
+    """The API as other kubelets and plugins define it."""
     proto = re.sub(r"\n  repeated TypedDevice typed_devices = 1000;", "", proto)
     ours = r"\nmessage (Typed|Filesystem|Netlink|Pci)Device \{.*?\n\}"
     return re.sub(ours, "", proto, flags=re.S)
@@ -36,12 +36,12 @@ def without_our_extension(proto):
 
 @pytest.fixture(scope="module")
 def users_stubs(tmp_path_factory):
-    """A directory with an ``api_pb2`` as a plugin's author generates it."""
+    """Create a directory with an ``api_pb2`` like that of a plugin author."""
     pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed: no api_pb2 to make")
     directory = tmp_path_factory.mktemp("user")
     ours = (ROOT / "protos/deviceplugin_v1beta1.proto").read_text()
     (directory / "api.proto").write_text(without_our_extension(ours))
-    # The compiler runs on the libraries it was installed with, whatever is laid over them.
+    # The compiler runs with the libraries it was installed with, not those under test.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{directory}"]
     command += [f"--python_out={directory}", "api.proto"]
@@ -52,7 +52,7 @@ def users_stubs(tmp_path_factory):
 
 
 def made_for_this_protobuf(stubs):
-    """Without its version check where the compiler is newer than the library under test."""
+    """Remove the version check if the compiler is newer than the library under test."""
     made_by = tuple(int(part) for part in re.findall(r"^    (\d+),$", stubs, flags=re.M)[:3])
     assert len(made_by) == 3, "the generated module no longer says which protobuf it is for"
     if tuple(int(part) for part in __version__.split(".")) >= made_by:

@@ -1,4 +1,4 @@
-"""Stubs and servicers over real unix sockets, and the versions they run on."""
+"""Stubs and servicers over unix sockets, and the versions of their libraries."""
 
 import os
 import re
@@ -36,7 +36,7 @@ SERVICES = [
 
 @pytest.fixture
 def serve():
-    """Serve what the given function adds to a server; gives a channel to it."""
+    """Serve what the function adds to a server, and return a channel to it."""
     directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-"))
     with futures.ThreadPoolExecutor(4) as threads:
         server = grpc.server(threads)

@@ -1,6 +1,6 @@
-"""The wire contract as peers speak it: every field's number and type, every method's path.
+"""The wire contract with peers: number and type of every field, path of every method.
 
-This stands apart from the .proto files, so that a slip in those shows.
+It is repeated here, so that a mistake in the .proto files is found.
 """
 
 import pytest
@@ -62,7 +62,7 @@ MESSAGES = {
         ],
         "Mount": ["1 container_path: string", "2 host_path: string", "3 read_only: bool"],
         "DeviceSpec": ["1 container_path: string", "2 host_path: string", "3 permissions: string"],
-        # Ours, out of the way of the kubelet's own.
+        # Extension of devicemanager, far above the kubelet's numbers.
         "TypedDevice": [
             "1 filesystem: FilesystemDevice",
             "2 netlink: NetlinkDevice",
@@ -210,8 +210,8 @@ SCALARS = {
 
 
 def described(field):
-    """A field in the notation of the table."""
-    # FieldDescriptor has told repeated from single in different ways over the years.
+    """Return a field in the notation of the table."""
+    # Versions of FieldDescriptor differ in how they mark repeated fields.
     repeated = getattr(field, "is_repeated", None)
     if repeated is None:
         repeated = field.label == F.LABEL_REPEATED

@@ -20,7 +20,7 @@ HOW = "/".join(("docs", "how.md"))  # not a page of the repository
 
 def test_each_page_is_in_one_section() -> None:
     listed = [page for pages in sources.sections(ROOT).values() for page in pages]
-    existing = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")}
+    existing = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
     assert sorted(page for page in listed if page.startswith("docs/")) == sorted(
         existing - {sources.CONTENTS}
     )

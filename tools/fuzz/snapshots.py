@@ -80,7 +80,7 @@ def _part() -> Run:
     def run(data: bytes) -> None:
         name, _, content = data.partition(b"\n")
         if name not in names:
-            return
+            return None
         try:
             snapshot = read_snapshot(pack({layout.INDEX: head, names[name]: content}, 0))
         except SnapshotError as error:

@@ -77,7 +77,19 @@ def problems(found: Sequence[Hit], allowed: Counter[tuple[str, str]]) -> list[st
 
 def _tracked() -> list[Path]:
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.py", "*.md"],
+        [
+            "git",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "*.py",
+            "*.md",
+            "*.js",
+            "*.html",
+            "*.go",
+        ],
         cwd=_ROOT,
         capture_output=True,
         text=True,

@@ -14,3 +14,5 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "mixed"
+# Type hints have short names, and several packages have a Pod. Unknown names still fail.
+suppress_warnings = ["ref.python"]

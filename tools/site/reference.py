@@ -28,13 +28,14 @@ _WIDTH = "96"
 
 def write(target: Path) -> list[str]:
     """Write all pages into ``target``/reference; return their paths relative to ``target``."""
+    indexed: set[object] = set()
     pages = {
         "settings": _settings(),
         "events": _events(),
         "commands": _commands(),
         "http": _http(document(operations.TABLE)),
         "http-nodes": _http(document(nodes.TABLE)),
-        **{f"python-{name}": _python(name, what) for name, what in PUBLIC.items()},
+        **{f"python-{name}": _python(name, what, indexed) for name, what in PUBLIC.items()},
     }
     (target / "reference").mkdir(parents=True, exist_ok=True)
     paths = []
@@ -84,7 +85,7 @@ def _events() -> str:
 
 def _commands() -> str:
     with mock.patch.dict(os.environ, COLUMNS=_WIDTH):
-        return "# Commands\n\n" + "\n".join(_help(whole_parser(), 1))
+        return "# Options of the commands\n\n" + "\n".join(_help(whole_parser(), 1))
 
 
 def _help(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
@@ -118,23 +119,26 @@ def _parameters(parameters: Any) -> Iterator[str]:
         yield ""
 
 
-def _python(name: str, what: str) -> str:
+def _python(name: str, what: str, indexed: set[object]) -> str:
     package = importlib.import_module(name)
     parts = [f"# {name}\n\n{what[0].upper()}{what[1:]}.\n"]
     for member in package.__all__:
         parts.append(f"## {member}\n")
         value = getattr(package, member)
         if inspect.isclass(value) or inspect.isroutine(value):
-            parts.append(_autodoc(f"{name}.{member}", value))
+            # Some types are public in several packages; Sphinx wants one entry in its index.
+            parts.append(_autodoc(f"{name}.{member}", value, index=value not in indexed))
+            indexed.add(value)
         else:
             # Sphinx would show the docstring of the value's type.
             parts.append(_cell(text_of_value(package, member)) + "\n")
     return "\n".join(parts)
 
 
-def _autodoc(path: str, value: object) -> str:
+def _autodoc(path: str, value: object, *, index: bool) -> str:
+    index_option = "" if index else "   :no-index:\n"
     if not inspect.isclass(value):
-        return f"```{{eval-rst}}\n.. autofunction:: {path}\n```\n"
+        return f"```{{eval-rst}}\n.. autofunction:: {path}\n{index_option}```\n"
     is_error = issubclass(value, BaseException)
     # Show inherited members only from this package, not those of str or Exception.
     has_own_bases = not is_error and any(
@@ -142,4 +146,4 @@ def _autodoc(path: str, value: object) -> str:
     )
     inherited = "   :inherited-members:\n" if has_own_bases else ""
     kind = "autoexception" if is_error else "autoclass"
-    return f"```{{eval-rst}}\n.. {kind}:: {path}\n   :members:\n{inherited}```\n"
+    return f"```{{eval-rst}}\n.. {kind}:: {path}\n   :members:\n{inherited}{index_option}```\n"

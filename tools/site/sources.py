@@ -12,7 +12,7 @@ CONTENTS = "docs/README.md"
 
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-_LISTED = re.compile(r"^- \[[^\]]+\]\(([^)]+)\)$", re.MULTILINE)
+_LISTED = re.compile(r"^- \[[^\]]+\]\(([^)]+)\)(?:$|: )", re.MULTILINE)
 _INDEX = "index.md"
 _FRONT = ("README.md", "docs/README.md")
 """Pages that become the front page; the site shows the contents beside it."""
@@ -38,7 +38,7 @@ def gather(root: Path, target: Path, generated: Mapping[str, Sequence[str]]) -> 
     """
     contents = sections(root)
     pages = {page for listed in contents.values() for page in listed}
-    pages.update(str(path.relative_to(root)) for path in (root / "docs").glob("*.md"))
+    pages.update(str(path.relative_to(root)) for path in (root / "docs").rglob("*.md"))
     for page in sorted(pages - {CONTENTS}):
         _copy(root, page, target / page, pages)
     _copy(root, "README.md", target / _INDEX, pages)

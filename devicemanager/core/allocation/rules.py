@@ -6,8 +6,6 @@ import attrs
 
 from devicemanager.core.devices import WITHOUT_TOPOLOGY
 
-__all__ = ["Rules"]
-
 
 @attrs.frozen(eq=False, repr=False)
 class Rules:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_device", "is_kind", "split_name"]
-
 _VENDOR_OR_CLASS = r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _DEVICE = r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?"
 

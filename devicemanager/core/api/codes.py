@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["go_name"]
-
 
 def go_name(code: str) -> str:
     """Translate ``DEADLINE_EXCEEDED`` to ``DeadlineExceeded``, ``CANCELLED`` to ``Canceled``."""

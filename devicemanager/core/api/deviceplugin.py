@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "DEVICE_PLUGIN",
-    "HEALTHY",
-    "KUBELET_SOCKET",
-    "MAX_NUMA_NODES",
-    "PLUGINS_REGISTRY_DIRECTORY",
-    "PLUGIN_DIRECTORY",
-    "UNHEALTHY",
-    "VERSION",
-]
-
 VERSION: Final = "v1beta1"
 """The only API version that a kubelet accepts."""
 

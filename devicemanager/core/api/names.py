@@ -5,14 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = [
-    "extended_resource_fault",
-    "interface_name_fault",
-    "is_dns1123_subdomain",
-    "is_extended_resource_name",
-    "is_qualified_name",
-]
-
 _NATIVE_DOMAIN = "kubernetes.io"
 _QUOTA_PREFIX = "requests."
 _MAX_SUBDOMAIN = 253

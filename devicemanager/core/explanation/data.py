@@ -14,8 +14,6 @@ from devicemanager.core.explanation.text import admitting, sentence
 from devicemanager.core.topology import Hint, NumaTopology, TopologyPolicy
 from devicemanager.core.topology.numa import nodes_of
 
-__all__ = ["as_dict"]
-
 
 def as_dict(explanation: AdmissionExplanation) -> dict[str, Any]:
     """Convert an explanation to dicts, lists, strings, numbers and None.

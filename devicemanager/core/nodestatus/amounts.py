@@ -9,8 +9,6 @@ from typing import Any
 from devicemanager.core.node import NodeStatus
 from devicemanager.core.quantity import Quantity
 
-__all__ = ["digest", "node_amounts", "node_patch"]
-
 Object = Mapping[str, Any]
 """``status`` of a Node object."""
 Texts = dict[str, str]

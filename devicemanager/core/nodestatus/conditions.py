@@ -7,8 +7,6 @@ from enum import StrEnum
 
 import attrs
 
-__all__ = ["NodeCondition", "Pressure", "node_conditions"]
-
 _REQUIRED = ("cpu", "memory", "pods", "ephemeral-storage")
 """Resources that a ready node must have in its capacity."""
 

@@ -12,8 +12,6 @@ from devicemanager.core.pods import Container, Pod
 from devicemanager.core.podstatus.containers import ContainerStatus, Running
 from devicemanager.core.podstatus.phase import Phase
 
-__all__ = ["Condition", "ConditionType", "Gates", "is_ready", "pod_conditions"]
-
 
 class ConditionType(StrEnum):
     """Conditions that the kubelet owns, in its order. Other controllers own all others."""

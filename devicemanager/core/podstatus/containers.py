@@ -7,11 +7,6 @@ import attrs
 from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
 
-__all__ = [
-    "KILLED", "STOPPED", "ContainerStatus", "Running", "State", "Terminated", "Waiting",
-    "initial_status",
-]  # fmt: skip
-
 KILLED = 137
 """Exit code of a container ended by SIGKILL: 128 plus the signal number."""
 STOPPED = 143

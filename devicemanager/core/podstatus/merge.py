@@ -12,8 +12,6 @@ from typing import Any
 
 from devicemanager.core.podstatus.conditions import ConditionType
 
-__all__ = ["is_reported", "status_patch"]
-
 Object = Mapping[str, Any]
 
 _REMOVED = (

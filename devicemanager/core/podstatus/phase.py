@@ -9,8 +9,6 @@ from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod, RestartPolicy
 from devicemanager.core.podstatus.containers import ContainerStatus
 
-__all__ = ["Phase", "phase_of"]
-
 
 class Phase(StrEnum):
     """``status.phase``."""

@@ -20,17 +20,6 @@ from devicemanager.core.podstatus.containers import ContainerStatus
 from devicemanager.core.podstatus.phase import Phase
 from devicemanager.core.status import ResourceStatus
 
-__all__ = [
-    "ContainerEntry",
-    "PodFacts",
-    "PodStatus",
-    "QosClass",
-    "Resources",
-    "pod_status",
-    "qos_class",
-    "rejected_status",
-]
-
 Resources = Mapping[ContainerName, tuple[ResourceStatus, ...]]
 """Container to its ``allocatedResourcesStatus``."""
 

@@ -18,7 +18,6 @@ from devicemanager.core.topology.hints import (
     DeviceLayout,
     Hint,
     Hints,
-    generate_hints,
     layout_hints,
     resource_hints,
 )
@@ -51,7 +50,6 @@ __all__ = [
     "TopologyPolicy",
     "check_scope",
     "configure",
-    "generate_hints",
     "layout_hints",
     "merge_hints",
     "parse_policy_options",

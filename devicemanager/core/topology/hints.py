@@ -120,25 +120,9 @@ def _split(groups: dict[int, int], on_node: int, node_bit: int, *, new: int) -> 
         groups[node_bit] = new
 
 
-def generate_hints(
-    topology: NumaTopology,
-    per_node: Mapping[int, int],
-    listed: int,
-    available: int,
-    reusable: int,
-    request: int,
-) -> Hints:
-    """Return the hints for ``request`` devices out of ``available`` and ``reusable`` ones.
-
-    Follows ``generateDeviceTopologyHints`` (devicemanager/topology_hints.go, v1.32). Callers
-    that keep the layout of a device list use ``layout_hints``.
-    """
-    layout = DeviceLayout.of(topology, per_node, listed)
-    return layout_hints(layout, available, reusable, request)
-
-
 def layout_hints(layout: DeviceLayout, available: int, reusable: int, request: int) -> Hints:
-    """Return the hints for a device list that is already grouped."""
+    """Return the hints for ``request`` devices out of ``available`` and ``reusable`` ones
+    (``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32)."""
     # Every hint must touch all reusable devices, and no hint touches these.
     if reusable & layout.elsewhere:
         return ()

@@ -6,8 +6,6 @@ from devicemanager.core.versions.steps import Step, step_at
 from devicemanager.core.versions.table import STEPS
 from devicemanager.core.versions.version import KubeletVersion
 
-__all__ = ["describe"]
-
 
 def describe(behaviour: str, version: KubeletVersion) -> str:
     """Return ``kubelets do this since 1.24 (k/k#108052)`` for a field of ``Behaviour``.

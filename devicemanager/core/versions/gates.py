@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from devicemanager.core.versions.version import NEWEST_KNOWN, KubeletVersion, VersionError
 
-__all__ = ["GATES", "GateStep", "Stage", "resolve_gates"]
-
 
 class GateStep(NamedTuple):
     """State of a feature gate from the minor version ``since`` on."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from devicemanager.core.versions.steps import Steps, since, step_at
 from devicemanager.core.versions.version import KubeletVersion, VersionError
 
-__all__ = ["QUIRKS", "REFERENCE", "Quirk", "check_quirks", "quirks_of"]
-
 REFERENCE = "reference"
 """Stands for all quirks that a version has."""
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from devicemanager.core.versions.version import KubeletVersion
 
-__all__ = ["Step", "Steps", "since", "step_at", "value_at"]
-
 
 class Step(NamedTuple):
     """The value of a behaviour from a version on."""

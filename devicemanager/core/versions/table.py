@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from devicemanager.core.versions.steps import Steps, since
 
-__all__ = ["STEPS", "HealthCheck", "Level", "MergeRule", "StartRemoves"]
-
 
 class Level(StrEnum):
     """Stability of a topology manager policy option; alpha and beta have a feature gate."""

@@ -7,16 +7,6 @@ from functools import total_ordering
 
 import attrs
 
-__all__ = [
-    "ANCHORS",
-    "NEWEST",
-    "NEWEST_KNOWN",
-    "OLDEST",
-    "VERIFIED",
-    "KubeletVersion",
-    "VersionError",
-]
-
 _FORM = re.compile(r"v?1\.(\d{1,3})(?:\.(\d{1,4}))?")
 # "1.28" means its newest patch, so it must sort after every patch that exists.
 _NEWEST_PATCH = 10_000

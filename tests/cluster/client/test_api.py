@@ -47,7 +47,8 @@ def test_create_patch_list_and_delete(api):
 
 
 @pytest.mark.parametrize(
-    "code, error", [(403, Forbidden), (409, Conflict), (410, Gone), (422, Invalid), (418, ApiError)]
+    ("code", "error"),
+    [(403, Forbidden), (409, Conflict), (410, Gone), (422, Invalid), (418, ApiError)],
 )
 def test_other_errors_are_raised_at_once(api, apiserver, code, error):
     apiserver.faults.fail(code)

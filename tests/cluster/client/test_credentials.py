@@ -72,7 +72,7 @@ def test_kubeconfig_variable_is_used(kubeconfig, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "message"),
     [
         (None, "No such file or directory"),
         ("{", "kubeconfig"),

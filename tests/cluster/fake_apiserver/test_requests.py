@@ -25,7 +25,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.mark.parametrize(
-    "path, found",
+    ("path", "found"),
     [
         ("/api/v1/nodes", ("nodes", "", "", "")),
         ("/api/v1/nodes/a/status", ("nodes", "", "a", "status")),
@@ -110,7 +110,7 @@ THING = {"metadata": {"name": "a", "labels": {"k": "v"}}, "spec": {"nodeName": "
 
 
 @pytest.mark.parametrize(
-    "query, chosen",
+    ("query", "chosen"),
     [
         ({}, True),
         ({"fieldSelector": "spec.nodeName=n"}, True),
@@ -240,7 +240,7 @@ def test_bound_pod_is_deleted_in_two_steps(registry):
     fails(404, registry.delete, at(), {})
 
 
-@pytest.mark.parametrize("phase, node", [("Succeeded", "n"), ("Failed", "n"), ("Pending", "")])
+@pytest.mark.parametrize(("phase", "node"), [("Succeeded", "n"), ("Failed", "n"), ("Pending", "")])
 def test_pod_that_does_not_run_is_deleted_at_once(registry, phase, node):
     registry.create(COLLECTION, {**pod(nodeName=node), "status": {"phase": phase}})
     registry.delete(at(), {})

@@ -1,4 +1,4 @@
-"""Which texts name a CDI device, for the plugin's side and for the runtime's."""
+"""Valid CDI device names, on the plugin's side and the runtime's."""
 
 import pytest
 from hypothesis import given

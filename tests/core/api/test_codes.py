@@ -1,4 +1,4 @@
-"""Status codes have the names that Go gives them."""
+"""gRPC status codes in Go's spelling."""
 
 import grpc
 import pytest

@@ -1,4 +1,4 @@
-"""Which names are a device plugin's resource."""
+"""Valid names of extended resources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOOD = [
     "vendor.com/kubernetes.io",
     "vendor.com/requests.gpu",
     "kubernetes-io/x",
-    # `requests.` comes in front of it, and 253 characters is the most for a domain.
+    # With the prefix `requests.` the domain must still have at most 253 characters.
     "a" * 244 + "/x",
     "vendor.com/" + "x" * 63,
 ]
@@ -38,7 +38,7 @@ BAD = [
     "vendor.com/a/b",
     "kubernetes.io/gpu",
     "node.kubernetes.io/gpu",
-    # strings.Contains(name, "kubernetes.io/") is what the source of v1.32 asks.
+    # IsNativeResource tests strings.Contains(name, "kubernetes.io/") (v1.32).
     "notkubernetes.io/gpu",
     "requests.vendor.com/gpu",
     "requests.x/y",

@@ -35,7 +35,8 @@ def resource(
     in_use: int = 0,
     chosen: int = 0,
 ) -> ResourceExplanation:
-    """``layout``: a digit per device is its node, ``-`` none, ``b`` both; capital B is sick."""
+    """Create a resource; ``layout`` has one character per device: the digit of its node, ``-``
+    for none, ``b`` for both, ``B`` for both and unhealthy."""
     nodes = {"0": (0,), "1": (1,), "-": (), "b": (0, 1), "B": (0, 1)}
     devices = [
         Device(
@@ -207,8 +208,8 @@ def test_merge_as_data() -> None:
     explanation = AdmissionExplanation(POD, policy, (step,))
     whole = as_dict(explanation)
     assert (whole["admitted"], whole["reason"], whole["message"]) == (True, "", "")
-    [told] = whole["steps"]
-    assert told["merge"] == {
+    [step] = whole["steps"]
+    assert step["merge"] == {
         "hints": {
             GPU: [{"numa_nodes": [0], "preferred": True}],
             NIC: [{"numa_nodes": [1], "preferred": True}],

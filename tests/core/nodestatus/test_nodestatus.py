@@ -1,4 +1,4 @@
-"""A node's status: conditions, amounts, and what counts as a change."""
+"""The node's status: conditions, capacity and allocatable, and changes."""
 
 from __future__ import annotations
 

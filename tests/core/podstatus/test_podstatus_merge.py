@@ -1,4 +1,4 @@
-"""What is sent of a status, and the shapes of its parts."""
+"""The patch of a pod's status, and the JSON of its parts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ def pod(*containers: Container) -> Pod:
     return Pod(UID, "p", "default", containers, (), RestartPolicy.NEVER)
 
 
-def told(status: ContainerStatus, phase: Phase = Phase.RUNNING, **facts: str) -> dict[str, object]:
+def status_of(
+    status: ContainerStatus, phase: Phase = Phase.RUNNING, **facts: str
+) -> dict[str, object]:
     made = PodFacts(pod(Container(NAME, image="i:1")), phase, start_time=3.5, **facts)
     made = pod_status(made, lambda _: status)
     return status_object(UID, made, now=10.0, host_ip="127.1.0.1", pod_ip="10.1.0.7")
 
 
 def test_status_of_a_running_container() -> None:
-    status = told(ContainerStatus(NAME, Running(4.0)))
+    status = status_of(ContainerStatus(NAME, Running(4.0)))
     assert status["containerStatuses"] == [
         {
             "name": "main",
@@ -52,11 +54,11 @@ def test_status_of_a_running_container() -> None:
 
 def test_status_of_a_restarted_container() -> None:
     last = Terminated(1, "Error", 1.0, 2.0)
-    (runs,) = told(ContainerStatus(NAME, Running(4.0), last, 3))["containerStatuses"]
+    (runs,) = status_of(ContainerStatus(NAME, Running(4.0), last, 3))["containerStatuses"]
     assert runs["containerID"] == container_id(UID, NAME, 3)
     assert runs["lastState"]["terminated"]["containerID"] == container_id(UID, NAME, 2)
     waiting = Waiting("CrashLoopBackOff", "back-off 10s")
-    (waits,) = told(ContainerStatus(NAME, waiting, last, 2))["containerStatuses"]
+    (waits,) = status_of(ContainerStatus(NAME, waiting, last, 2))["containerStatuses"]
     assert waits["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
     assert waits["lastState"] == runs["lastState"]
     assert not waits["ready"] and not waits["started"]
@@ -64,7 +66,7 @@ def test_status_of_a_restarted_container() -> None:
 
 def test_status_of_a_pod_terminated_by_the_kubelet() -> None:
     ended = ContainerStatus(NAME, Terminated(137, "Error", 1.0, 2.0))
-    status = told(ended, Phase.FAILED, reason="Evicted", message="low", disrupted="low")
+    status = status_of(ended, Phase.FAILED, reason="Evicted", message="low", disrupted="low")
     assert status["conditions"][0] == {
         "type": "DisruptionTarget",
         "status": "True",
@@ -79,20 +81,20 @@ def test_status_of_a_pod_terminated_by_the_kubelet() -> None:
 
 
 def test_patch_keeps_fields_of_other_controllers() -> None:
-    ours = told(ContainerStatus(NAME, Running(4.0)))
-    theirs = {
-        **ours,
+    status = status_of(ContainerStatus(NAME, Running(4.0)))
+    in_api = {
+        **status,
         "conditions": [
             {"type": "example.com/gate", "status": "True"},
             *(
                 {**each, "lastTransitionTime": "2020-01-01T00:00:00Z"}
-                for each in ours["conditions"]
+                for each in status["conditions"]
             ),
         ],
         "resourceClaimStatuses": [{"name": "c"}],
     }
-    assert is_reported(theirs, ours)
-    patch = status_patch(ours)["status"]
+    assert is_reported(in_api, status)
+    patch = status_patch(status)["status"]
     assert "resourceClaimStatuses" not in patch
     assert all("$patch" not in each for each in patch["conditions"])
     assert patch["reason"] is None
@@ -109,8 +111,8 @@ def test_patch_keeps_fields_of_other_controllers() -> None:
     ],
 )
 def test_change_by_another_controller_is_detected(changed: dict[str, object]) -> None:
-    ours = told(ContainerStatus(NAME, Running(4.0)))
-    assert not is_reported({**ours, **changed}, ours)
+    status = status_of(ContainerStatus(NAME, Running(4.0)))
+    assert not is_reported({**status, **changed}, status)
 
 
 def test_condition_times_in_the_api_are_kept() -> None:

@@ -1,4 +1,4 @@
-"""The states of containers and the phase of their pod, as the API has them."""
+"""Container states and the phase of their pod, as in the API."""
 
 from __future__ import annotations
 

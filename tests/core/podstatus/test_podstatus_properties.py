@@ -1,4 +1,4 @@
-"""Invariants of a pod's status after any events of its containers."""
+"""Properties of a pod's status after random container events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pods(draw: st.DrawFn) -> Pod:
 
 
 def lived(pod: Pod, acts: list[tuple[str, str]]) -> list[dict[ContainerName, ContainerStatus]]:
-    """The containers' statuses after each of the acts that is possible."""
+    """Return the containers' statuses after each of the possible events."""
     names = {container.name for container, _ in pod.all_containers()}
     now: dict[ContainerName, ContainerStatus] = {}
     seen = []
@@ -105,25 +105,25 @@ def test_ready_pod_is_running_and_terminal_pod_is_not_ready(
 @given(pods(), ACTS)
 def test_reported_status_is_read_back(pod: Pod, acts: list[tuple[str, str]]) -> None:
     for status, statuses in zip(statuses_of(pod, acts), lived(pod, acts), strict=True):
-        told = status_object(pod.uid, status, now=99.0, host_ip="127.1.0.1", pod_ip="10.0.0.1")
-        read = container_statuses_of(told)
+        reported = status_object(pod.uid, status, now=99.0, host_ip="127.1.0.1", pod_ip="10.0.0.1")
+        read = container_statuses_of(reported)
         assert read == {name: each for name, each in statuses.items() if each.was_started}
-        assert is_reported(told, told)
-        assert is_reported({**told, "nominatedNodeName": "n"}, told)
+        assert is_reported(reported, reported)
+        assert is_reported({**reported, "nominatedNodeName": "n"}, reported)
 
 
 @given(pods())
 def test_rejected_pod_has_no_conditions_and_containers(pod: Pod) -> None:
     facts = PodFacts(pod, Phase.FAILED, "OutOfcpu", "too little", 5.0)
-    told = status_object(pod.uid, rejected_status(facts), now=9.0, host_ip="127.1.0.1")
-    assert told == {
+    reported = status_object(pod.uid, rejected_status(facts), now=9.0, host_ip="127.1.0.1")
+    assert reported == {
         "phase": "Failed",
         "qosClass": "BestEffort",
         "reason": "OutOfcpu",
         "message": "Pod was rejected: too little",
         "startTime": "1970-01-01T00:00:05Z",
     }
-    patch = status_patch(told)["status"]
+    patch = status_patch(reported)["status"]
     assert patch["containerStatuses"] is None and patch["initContainerStatuses"] is None
     assert {each["$patch"] for each in patch["conditions"]} == {"delete"}
     assert len(patch["conditions"]) == 5

@@ -1,4 +1,4 @@
-"""Phases and conditions against the kubelet's own tables.
+"""Phases and conditions against the tables in the kubelet's tests.
 
 The cases are those of ``TestPodPhase…`` (pkg/kubelet/kubelet_pods_test.go) and of
 ``TestGenerate…Condition`` (pkg/kubelet/status/generate_test.go) of v1.32.13.
@@ -107,7 +107,7 @@ OnFailure AB
 
 
 def made(policy: str, containers: str) -> Pod:
-    """``iX,sY,AB``: an init container, a sidecar, two app containers."""
+    """Create statuses from a text like ``iX,sY,AB``: init container, sidecar, app containers."""
     *inits, apps = containers.split(",")
     return Pod(
         PodUid("u"),

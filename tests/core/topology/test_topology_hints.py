@@ -1,4 +1,4 @@
-"""Hints against their definition in terms of plain sets of devices."""
+"""Hints against their definition over plain sets of devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from devicemanager.core.topology import (
     DeviceLayout,
     Hint,
     NumaTopology,
-    generate_hints,
     layout_hints,
     resource_hints,
 )
@@ -26,7 +25,7 @@ PREFERRED = True
 
 @attrs.frozen
 class Case:
-    """A machine and a resource, devices named by their number."""
+    """A machine and a resource; devices are numbers."""
 
     nodes: tuple[int, ...]
     numa: tuple[frozenset[int], ...]
@@ -61,10 +60,10 @@ class Case:
 def cases(draw: st.DrawFn) -> Case:
     ids = st.integers(0, 9)
     nodes = tuple(sorted(draw(st.sets(ids, min_size=1, max_size=5))))
-    # Mostly nodes of the machine, sometimes others, sometimes none or several.
+    # Mostly nodes of the machine, sometimes others, none or several.
     node = st.one_of(st.sampled_from(nodes), st.sampled_from(nodes), ids)
     numa = tuple(draw(st.lists(st.frozensets(node, max_size=3), max_size=9)))
-    # Used elsewhere, available or reusable: a device is one of them.
+    # Each device is in use, available or reusable.
     state = draw(st.lists(st.sampled_from("uaaar"), min_size=len(numa), max_size=len(numa)))
     return Case(
         nodes,
@@ -76,7 +75,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def by_definition(case: Case) -> tuple[Hint, ...]:
-    """The rules in words, over sets: nothing is counted twice or cleverly."""
+    """Compute hints by the literal rules, over plain sets."""
     smallest, found = len(case.nodes), []
     for size in range(1, len(case.nodes) + 1):
         for chosen in combinations(case.nodes, size):
@@ -136,6 +135,18 @@ def test_groups_partition_the_devices(case: Case) -> None:
     assert layout.has_topology == bool(everyone)
 
 
+def generate_hints(
+    topology: NumaTopology,
+    per_node: dict[int, int],
+    listed: int,
+    available: int,
+    reusable: int,
+    request: int,
+) -> tuple[Hint, ...]:
+    layout = DeviceLayout.of(topology, per_node, listed)
+    return layout_hints(layout, available, reusable, request)
+
+
 def two_and_two() -> DeviceLayout:
     return DeviceLayout.of(MACHINE, {0: 0b0011, 1: 0b1100})
 
@@ -149,7 +160,7 @@ def test_one_device_fits_on_either_node() -> None:
 
 
 def test_preferred_size_ignores_what_is_in_use() -> None:
-    # One free on each node: two nodes are needed now, one would do otherwise.
+    # One free device on each node: two nodes are needed, but one if none were in use.
     assert layout_hints(two_and_two(), 0b0101, 0, 2) == (Hint(3, False),)
 
 
@@ -180,9 +191,9 @@ def test_hints_of_allocated_devices_are_their_nodes() -> None:
     assert hints == (Hint(2, PREFERRED), Hint(3, False))
 
 
-@pytest.mark.parametrize(("held", "held_count"), [(0b0110, None), (0b0100, 2)])
-def test_changed_request_fits_nowhere(held: int, held_count: int | None) -> None:
-    assert resource_hints(two_and_two(), 0b1111, 0, 1, held, held_count) == ()
+@pytest.mark.parametrize(("allocated", "count"), [(0b0110, None), (0b0100, 2)])
+def test_changed_request_fits_nowhere(allocated: int, count: int | None) -> None:
+    assert resource_hints(two_and_two(), 0b1111, 0, 1, allocated, count) == ()
 
 
 def test_too_few_available_devices_fit_nowhere() -> None:

@@ -1,4 +1,4 @@
-"""Merging against a literal walk through every combination."""
+"""Merging, compared with a loop over all combinations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def machines(draw: st.DrawFn, max_nodes: int = 4, max_resources: int = 3) -> Mac
     rows = [[draw(distance) for _ in nodes] for _ in nodes]
     topology = NumaTopology.of(nodes, rows)
     subsets = st.sets(st.sampled_from(nodes), min_size=1).map(lambda s: sum(1 << n for n in s))
-    # A set may name a node the machine does not have; any order, repetitions too.
+    # Sets can have nodes that the machine lacks; hints are in any order, with repetitions.
     masks = st.one_of(st.none(), subsets, subsets, subsets, st.integers(1, 127))
     hint = st.builds(Hint, masks, st.booleans())
     lists = st.lists(hint, min_size=1, max_size=6).map(tuple)
@@ -48,7 +48,7 @@ def machines(draw: st.DrawFn, max_nodes: int = 4, max_resources: int = 3) -> Mac
 
 
 def walk(machine: Machine, prefer_closest: bool) -> Hint:
-    """Compare every combination with the best so far, one rule after the other."""
+    """Compare each combination with the best so far, rule by rule."""
     everything = machine.topology.all_mask
     narrowest = [
         min((h.mask.bit_count() for h in one if h.mask is not None), default=0)
@@ -98,7 +98,7 @@ def test_merge_agrees_with_trying_all_combinations(machine: Machine, prefer_clos
 
 
 def walk_narrowest(machine: Machine) -> Hint:
-    """The same by the rules up to v1.23."""
+    """Do the same by the rules up to v1.23."""
     everything = machine.topology.all_mask
     best = Hint(everything, False)
     for combination in product(*machine.hints):
@@ -163,7 +163,7 @@ def test_resource_without_preference_changes_nothing(machine: Machine) -> None:
         ((((None, False),),), Hint(3, False)),
         ((((2, True), (3, False)), ((1, True), (2, True), (3, False))), Hint(2, True)),
     ],
-    ids=["no hints", "no common node", "needs two", "disjoint", "fits nowhere", "agree"],
+    ids=["no resource", "no common node", "needs two", "disjoint", "fits nowhere", "agree"],
 )
 def test_merge_examples(hints: Sequence[Sequence[tuple[int | None, bool]]], expected: Hint) -> None:
     merged = merge_hints(TWO, tuple(tuple(Hint(*hint) for hint in one) for one in hints))

@@ -1,4 +1,4 @@
-"""The machine's NUMA nodes as a value."""
+"""NUMA nodes and distances of a machine."""
 
 import pytest
 

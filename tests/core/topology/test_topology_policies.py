@@ -1,4 +1,4 @@
-"""Settings are rejected with the kubelet's texts, and policies admit what they should."""
+"""Validation of topology settings with the kubelet's messages, and results of policies."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def config_error(scenario: dict[str, Any]) -> str | None:
 
 
 def first_hints(scenario: dict[str, Any]) -> dict[str, Hints | None]:
-    """Hints of the first pod's first container before anything is admitted."""
+    """Return the hints of the first pod's first container, before any admission."""
     pod = scenario["pods"][0]
     container = (pod["init_containers"] + pod["containers"])[0]
     return {

@@ -1,4 +1,4 @@
-"""Admission, restart and reboot just below and at the version of each row."""
+"""Admission, restart and reboot just below and at the version of each difference."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a1_a2_kubelet_restart_while_the_plugin_is_disconnected(
     assert node.admit(pod("p", gpu=1), start=True).admitted
     node.restart()
     assert outcome(node) == expected
-    # What it had is its own until another pod comes.
+    # Its devices stay allocated until another pod is admitted.
     assert node.devices("p") == {"app": {GPU: ["a"]}}
 
 
@@ -58,7 +58,7 @@ def test_a1_reboot_before_the_plugin_registers_again(
     node.restart(reboot=True)
     assert outcome(node) == expected
     if expected == ADMITTED:
-        # Started with the stored response, and without PreStartContainer.
+        # The container starts with the stored response and without PreStartContainer.
         assert node.start("p").envs == {"A": "1"}
         assert PRE_START_CONTAINER not in [call.method for call in plugin.calls]
 
@@ -70,7 +70,7 @@ def test_a1_reboot_before_the_plugin_registers_again(
 def test_a1_finished_init_containers_after_a_restart(
     version: str, expected: tuple[str, str]
 ) -> None:
-    # Including Q5: without it, no pod is rejected.
+    # Includes Q5: without it no pod is rejected.
     for quirks in ("reference", ()):
         node = Node(kubelet_version=version, quirks=quirks)
         node.plugin(devices("a"))
@@ -91,7 +91,7 @@ def test_a1_unregistered_resource(version: str, text: str) -> None:
     node = Node(kubelet_version=version, strict=True)
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.message == f"Allocate failed due to {text}, which is unexpected"
-    # The same if only an allocation of a pod is left.
+    # The same for a resource that only a pod still uses.
     node = Node(kubelet_version=version)
     plugin = node.plugin(devices("a", "b"))
     node.admit(pod("holder", gpu=1))
@@ -118,8 +118,8 @@ def test_a1_no_healthy_device(version: str, message: str) -> None:
     node.plugin(devices("a")).leave()
     rejected = node.admit(pod("p", gpu=1))
     assert rejected.message == message
-    told = "kubelets do this since 1.25.10, 1.26.5, 1.27.2 and 1.28 (k/k#116376)"
-    assert (told in rejected.explain().splitlines()[2]) is (version == "1.27.2")
+    since = "kubelets do this since 1.25.10, 1.26.5, 1.27.2 and 1.28 (k/k#116376)"
+    assert (since in rejected.explain().splitlines()[2]) is (version == "1.27.2")
     assert node.admit(pod("none", gpu=0)).admitted
 
 
@@ -163,7 +163,7 @@ def test_allocate_response_without_containers(version: str, printed: str) -> Non
 def test_init_container_requests_an_unknown_resource(version: str) -> None:
     node = Node(kubelet_version=version)
     app = container("app", unknown=3)
-    # Only the request of an app container was always left out.
+    # In all versions the request of an app container is left out.
     assert node.admit(pod("apps", app)).admitted
     assert node.admit(pod("nothing", app, init=(container("init"),))).admitted
     inits = pod("inits", app, init=(container("init", unknown=2),))
@@ -190,7 +190,7 @@ BACKED = {
 @pytest.mark.parametrize(
     ("version", "gate", "count", "message"),
     [
-        # Nothing says that the claim has it: more than the node has is rejected.
+        # Without a claim status, a request larger than the node's amount is rejected.
         ("1.33", None, 2, "requested number of devices unavailable"),
         ("1.34", False, 2, "requested number of devices unavailable"),
         ("1.34", True, 1, ""),
@@ -209,7 +209,7 @@ def test_a11_resource_provided_by_a_claim(
     backed = manifests.parse(pod_manifest("p", {GPU: count}, uid="p") | {"status": BACKED})
     admission = node.admit(backed, start=True)
     assert message in admission.message and admission.admitted is (not message)
-    # Up to 1.34 the plugin is asked all the same.
+    # Up to 1.34 the plugin is called nevertheless.
     assert bool(plugin.calls) is (version == "1.34" and not message)
 
 
@@ -276,7 +276,7 @@ def test_ta5_pod_level_resources(version: str, gate: bool | None, scope: str, me
 @pytest.mark.parametrize("gate", [False, True])
 def test_a11_node_check_skips_claimed_resources(gate: bool) -> None:
     node = Node(kubelet_version="1.34", feature_gates={"DRAExtendedResource": gate})
-    # Admitted without a device, because the resource was not registered.
+    # The pod is admitted without the device: no plugin has registered the resource.
     assert node.admit(pod("without", gpu=1)).admitted
     node.plugin(devices("a"))
     backed = manifests.parse(pod_manifest("p", {GPU: 1}, uid="p") | {"status": BACKED})

@@ -1,4 +1,4 @@
-"""The checkpoint and the container's settings just below and at the version of each row."""
+"""Checkpoint and container settings just below and at the version of each difference."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_k3_k4_file_of_each_format(make_mock_kubelet: Make, version: str, golden
     [holding] = node.manager.holdings("pod-one")["main"].values()
     expected = -1 if golden == V2 else 0
     assert list(holding.devices) == [expected]
-    # Entries from the file do not change, and are written in the format of the version.
+    # Entries that were read are unchanged; new ones are written in the version's format.
     plugin = FakePlugin(GPU)
     plugin.register(node.manager.plugins)
     plugin.send_list(devices("x"))
@@ -81,8 +81,8 @@ def test_k2_p10_device_without_topology(make_mock_kubelet: Make, version: str, n
     assert entry.device_ids == {node: ("a",), 1: ("b",)}
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         [listed] = client.list()
-    told = {each.device_ids: each.nodes for each in listed.containers[0].devices}
-    assert told == {("a",): (0,) if node == 0 else (), ("b",): (1,)}
+    nodes = {each.device_ids: each.nodes for each in listed.containers[0].devices}
+    assert nodes == {("a",): (0,) if node == 0 else (), ("b",): (1,)}
 
 
 NAMES = ("vendor.com/gpu=two", "vendor.com/gpu=one")
@@ -143,5 +143,5 @@ def test_c2_without_annotation(uid: str, name: str, cdi: str, fault: str) -> Non
     given = node.admit(pod(uid, container(name, gpu=1)), start=True).containers[name].run_options
     assert given.cdi_devices == (cdi,)
     assert bool(given.annotations) is (not fault)
-    told = node.messages(EventKind.CONFLICT)
-    assert [fault in each for each in told] == [True] * bool(fault)
+    conflicts = node.messages(EventKind.CONFLICT)
+    assert [fault in each for each in conflicts] == [True] * bool(fault)

@@ -1,4 +1,4 @@
-"""PodResources responses just below and at the version of each row, without sockets."""
+"""PodResources just below and at the version of each difference, without sockets."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ GATES = {"DynamicResourceAllocation": True, "KubeletPodResourcesDynamicResources
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "expected"),
     [
         ("1.30", ClaimResource("", "", "", ("x=y",))),
         ("1.31", ClaimResource("driver", "pool", "device", ("x=y",))),
         ("1.35", ClaimResource("driver", "pool", "device", ("x=y",), "share")),
     ],
 )
-def test_p13_p15_fields_of_a_claim(version: str, told: ClaimResource) -> None:
+def test_p13_p15_fields_of_a_claim(version: str, expected: ClaimResource) -> None:
     given = ClaimResource("driver", "pool", "device", ("x=y",), "share")
     claim = DynamicResource("claim", "default", (given,))
     whole = podresources.Pod("p", "default", (Container("c", dynamic_resources=(claim,)),))
     gates = {} if version == "1.35" else GATES
     [found] = profile(version, **gates).pod(whole).containers[0].dynamic_resources
-    assert found.claim_resources == (told,)
+    assert found.claim_resources == (expected,)
 
 
 @pytest.mark.parametrize(("version", "shared"), [("1.22", True), ("1.23", False)])
@@ -89,14 +89,14 @@ def test_p9_cpus_of_a_container_without_exclusive_cpus(version: str, shared: boo
     node.plugin([device("a", 0)])
     node.admit(pod("shares", container("app", gpu=1)))
 
-    def told() -> dict[str, tuple[int, ...]]:
+    def cpu_ids() -> dict[str, tuple[int, ...]]:
         return {one.name: one.containers[0].cpu_ids for one in source.pods()}
 
-    assert told() == {"shares": (0, 1, 2, 3) if shared else ()}
+    assert cpu_ids() == {"shares": (0, 1, 2, 3) if shared else ()}
     node.admit(pod("owns", guaranteed(cpus=1)))
-    assert told() == {"owns": (0,), "shares": (1, 2, 3) if shared else ()}
+    assert cpu_ids() == {"owns": (0,), "shares": (1, 2, 3) if shared else ()}
     node.terminate("owns")
-    assert told() == {"shares": (0, 1, 2, 3) if shared else ()}
+    assert cpu_ids() == {"shares": (0, 1, 2, 3) if shared else ()}
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_m1_p17_counted_calls(
     counters = Counters.of(profile(version, **gates))
     for kind in calls:
         counters.requested("v1", kind)
-    told = {name: count for (name, _), count in counters.snapshot().items()}
-    assert told == {f"kubelet_pod_resources_endpoint_{name}": n for name, n in counts.items()}
+    counted = {name: count for (name, _), count in counters.snapshot().items()}
+    assert counted == {f"kubelet_pod_resources_endpoint_{name}": n for name, n in counts.items()}
     counters.failed("v1", "get")
     assert ((f"{PREFIX}_errors_get", "v1") in counters.snapshot()) is (version == "1.27")
 
 
-@pytest.mark.parametrize(("version", "told"), [("1.21", ()), ("1.22", (MEMORY,))])
-def test_p8_memory(version: str, told: tuple[ContainerMemory, ...]) -> None:
+@pytest.mark.parametrize(("version", "expected"), [("1.21", ()), ("1.22", (MEMORY,))])
+def test_p8_memory(version: str, expected: tuple[ContainerMemory, ...]) -> None:
     whole = podresources.Pod("p", "default", (Container("c", memory=(MEMORY,)),))
-    assert profile(version).pod(whole).containers[0].memory == told
-    assert profile(version).allocatable(Allocatable(memory=(MEMORY,))).memory == told
+    assert profile(version).pod(whole).containers[0].memory == expected
+    assert profile(version).allocatable(Allocatable(memory=(MEMORY,))).memory == expected

@@ -1,4 +1,4 @@
-"""What a peer sees of a version: its PodResources API, directory, topology and status."""
+"""Observable differences of versions: PodResources, plugin directory, topology and status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Make = Callable[..., MockKubelet]
 
 @pytest.fixture
 def kubelet(make_mock_kubelet) -> Make:
-    """A kubelet of a version, with a client."""
+    """Create a kubelet of a version, and a client."""
 
     def make(version: str, **gates: bool) -> MockKubelet:
         settings = Settings(kubelet_version=version, feature_gates=gates, durability="process")
@@ -27,7 +27,7 @@ def kubelet(make_mock_kubelet) -> Make:
 
 
 def answer(kubelet: MockKubelet, method: str, *arguments: str) -> object:
-    """What a client gets: the answer, or the error's code and text."""
+    """Return the response to a client, or the code and text of the error."""
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         try:
             return getattr(client, method)(*arguments)
@@ -145,14 +145,14 @@ def test_p12_rate_limit(kubelet: Make, version: str, rejected: bool) -> None:
     assert ("rejected" in answers) is rejected
 
 
-@pytest.mark.parametrize(("version", "told"), [("1.35", False), ("1.36", True)])
+@pytest.mark.parametrize(("version", "reported"), [("1.35", False), ("1.36", True)])
 def test_h1_allocated_resources_status(
-    kubelet: Make, simulated_plugin: Callable[..., object], version: str, told: bool
+    kubelet: Make, simulated_plugin: Callable[..., object], version: str, reported: bool
 ) -> None:
     node = kubelet(version)
     simulated_plugin(GPU, 1, kubelet=node)
     node.admit(pod_manifest("p", {GPU: 1}, uid="p"))
-    assert bool(node.allocated_resources_status("p")) is told
+    assert bool(node.allocated_resources_status("p")) is reported
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Registration just below and at the version of each row."""
+"""Registration just below and at the version of each difference."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def test_r1_plugin_registers_before_it_serves(kubelet: Make, version: str) -> No
     assert answer == (None if version == "1.24" else dialed)
     rejected = node.wait_for_event(EventKind.REGISTRATION_REJECTED, after=0)
     assert f"'missing.sock' rejected: {dialed}" in rejected.message
-    # Both check version and name before they respond.
+    # Both versions validate version and name before Register returns.
     assert "is not supported by kubelet" in str(
         hostile.register(node.plugin_socket, "p.sock", version="v9")
     )
-    # 1.24 detects an invalid file name in the background, too.
+    # An invalid file name is detected in the background, too.
     assert (hostile.register(node.plugin_socket, "../p.sock") is None) is (version == "1.24")
 
 
 @pytest.mark.parametrize(
-    ("version", "options", "asked"),
+    ("version", "options", "count"),
     [("1.24", PluginOptions(pre_start_required=True), 0), ("1.25", PluginOptions(False, True), 1)],
 )
 def test_r2_source_of_the_options(
-    kubelet: Make, version: str, options: PluginOptions, asked: int
+    kubelet: Make, version: str, options: PluginOptions, count: int
 ) -> None:
     calls = []
 
@@ -78,7 +78,7 @@ def test_r2_source_of_the_options(
         node.wait_for_resource(R)
         serving = node.manager.state.endpoints.serving(ResourceName(R))
     assert serving is not None and serving.options == options
-    assert len(calls) == asked
+    assert len(calls) == count
 
 
 def info(endpoint: str) -> hostile.Unary:
@@ -112,11 +112,11 @@ GIVEN_UP = "plugin p.sock: not retried until its socket is replaced"
 
 @pytest.mark.parametrize(("version", "attempts"), [("1.35", 1), ("1.36", 2)])
 def test_d4_watched_plugin_that_fails_once(kubelet: Make, version: str, attempts: int) -> None:
-    asked = []
+    requests = []
 
     def options(request: bytes, context: hostile.Context) -> bytes:
-        asked.append(request)
-        if len(asked) == 1:
+        requests.append(request)
+        if len(requests) == 1:
             context.abort(grpc.StatusCode.INTERNAL, "not yet")
         return b""
 
@@ -128,7 +128,7 @@ def test_d4_watched_plugin_that_fails_once(kubelet: Make, version: str, attempts
             node.wait_for_resource(R, 2)
         else:
             node.wait_for(lambda: GIVEN_UP in node.events.recent()[-1].message)
-    assert len(asked) == attempts
+    assert len(requests) == attempts
 
 
 @pytest.mark.parametrize(("version", "allocatable"), [("1.36", 0), ("1.37", 2)])
@@ -143,17 +143,17 @@ def test_r4_newest_of_two_plugins_disconnects(version: str, allocatable: int) ->
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "replaced"),
     [
         ("1.36", ["new.sock replaces old.sock, whose connection is closed"]),
         ("1.37", []),
     ],
 )
-def test_r4_event_names_the_replaced_plugin(version: str, told: list[str]) -> None:
+def test_r4_event_names_the_replaced_plugin(version: str, replaced: list[str]) -> None:
     node = Node(kubelet_version=version)
     node.plugin(devices("a"), name="old.sock")
     node.plugin(devices("a"), name="new.sock")
-    assert node.messages(EventKind.REPLACED) == [f"{GPU}: {text}" for text in told]
+    assert node.messages(EventKind.REPLACED) == [f"{GPU}: {text}" for text in replaced]
 
 
 @pytest.mark.parametrize("version", ["1.36", "1.37"])

@@ -1,4 +1,8 @@
-"""Which test shows each row of what differs between kubelets; what has none, and why."""
+"""The test for each difference between kubelet versions, and differences without a test.
+
+The letters are: R registration, D plugin directory, A admission, C CDI, TA topology, K
+checkpoint, P PodResources, H health, M metrics, N other APIs.
+"""
 
 from __future__ import annotations
 
@@ -62,25 +66,25 @@ ROWS = {
     "H6": "test_h5_h6_before_the_first_start",
     "M1": "test_m1_metrics_of_admissions",
 }
-"""Each row with a switch or a quirk, and a test that sees both outcomes."""
+"""Difference to a test that checks both outcomes."""
 
 NONE = {
     "R6": "proposed, and not known to be merged",
-    "D5": "nothing that a plugin could see",
-    "D6": "the directory is free here",
-    "A4": "1.22.0 alone; what came with it is gone in 1.32",
-    "A7": "the order in 1.20 and 1.21 is not known well enough",
-    "A8": "what 1.20 to 1.23 did at the start of a container that is not active any more",
-    "A10": "a panic that no caller can rely on",
+    "D5": "plugins cannot observe it",
+    "D6": "the directory is a setting here",
+    "A4": "only in 1.22.0, and no longer in 1.32",
+    "A7": "the order in 1.20 and 1.21 is not known in detail",
+    "A8": "only for container starts of inactive pods in 1.20 to 1.23",
+    "A10": "a panic",
     "A13": "unchanged in all versions",
-    "C4": "the order of map entries, which no reader may rely on",
+    "C4": "the order of map entries, which is not specified",
     "K1": "older than 1.20",
     "K6": "unchanged since 1.20",
     "P1": "older than 1.20",
     "H2": "the queue of health updates has no limit here",
     "N1": "another API",
 }
-"""Each row without one, and why."""
+"""Difference without a test, and the reason."""
 
 
 def test_tests_of_all_rows_exist() -> None:

@@ -1,4 +1,4 @@
-"""Topology just below and at the version of each row."""
+"""Topology just below and at the version of each difference."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ LOCALITY = "Resources cannot be allocated with Topology locality"
     ],
 )
 def test_ta1_merge_rule(version: str, policy: str, affinity: tuple[int, ...] | None) -> None:
-    # Each is preferred alone, GPUs on both nodes and the NIC on one; up to 1.23 together, too.
+    # Each resource has a preferred hint, GPUs on both nodes and the NIC on one. Up to 1.23
+    # this combination is preferred, too.
     node = Node(kubelet_version=version, topology_policy=policy)
     node.plugin([device("g0", 0), device("g1", 1)])
     node.plugin([device("n1", 1)], NIC, "nic.sock")
     given = node.admit(pod("p", gpu=2, nic=1))
     assert given.message == ("" if affinity else LOCALITY)
-    told = "kubelets do this since 1.24 (k/k#108052, k/k#108154)"
-    assert (told in given.explain()) is (affinity is None)
+    since = "kubelets do this since 1.24 (k/k#108052, k/k#108154)"
+    assert (since in given.explain()) is (affinity is None)
     if affinity:
         assert given.containers["app"].affinity == affinity
 
@@ -40,7 +41,7 @@ def test_ta7_empty_topology(version: str, admitted: bool) -> None:
     node.plugin([device("n")], NIC, "nic.sock")
     given = node.admit(pod("p", gpu=1))
     assert (given.admitted, given.message) == (admitted, "" if admitted else LOCALITY)
-    # In both, devices without topology have no preference.
+    # A resource without topology has no preference in both versions.
     assert node.admit(pod("q", nic=1)).admitted
 
 

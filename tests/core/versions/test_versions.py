@@ -1,4 +1,4 @@
-"""The tables of what differs by kubelet version, and what they say of one version."""
+"""The tables of version differences, and the behaviour of single versions."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ CHANGES = [
         ),
     ),
 ]
-"""Field, the version just below a change and the one at it, and the value at each."""
+"""Field, the versions just below and at a change, and the value of each."""
 
 GATED_CHANGES = [
     ("backed_fit", "1.33", "1.34", "DRAExtendedResource"),
@@ -231,7 +231,7 @@ GATED_CHANGES = [
     ("reports_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
     ("reports_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
 ]
-"""Field, the version just below and the one from which on a gate switches it on."""
+"""Field, the versions just below and at its first step, and the gate that enables it."""
 
 
 @pytest.mark.parametrize(("field", "below", "version", "values"), CHANGES)
@@ -247,12 +247,12 @@ def test_gate_has_no_effect_just_below_its_version(field, below, version, gate):
 
 
 def test_every_step_of_the_table_is_tested():
-    """The test has its own expected values, so it finds errors in the table."""
-    covered = {(change[0], change[2]) for change in (*CHANGES, *GATED_CHANGES)}
+    """The values are repeated in the test, so that a mistake in the table is found."""
+    tested = {(change[0], change[2]) for change in (*CHANGES, *GATED_CHANGES)}
     for field, steps in STEPS.items():
         for version in (str(each) for step in steps[1:] for each in step.since):
             zero = version if version.count(".") == 2 else f"{version}.0"
-            assert {(field, version), (field, zero)} & covered, (field, version)
+            assert {(field, version), (field, zero)} & tested, (field, version)
 
 
 def test_patch_before_the_backport_lacks_it():
@@ -261,13 +261,13 @@ def test_patch_before_the_backport_lacks_it():
 
 
 def test_description_of_a_behaviour():
-    def told(name, version):
+    def text(name, version):
         return describe(name, KubeletVersion.parse(version))
 
-    assert told("merge_rule", "1.36") == "kubelets do this since 1.24 (k/k#108052, k/k#108154)"
-    assert told("merge_rule", "1.23") == "kubelets do this before 1.24 (k/k#108052, k/k#108154)"
-    assert told("lists_sidecars", "1.30") == "kubelets do this since 1.30 (k/k#120718)"
-    assert told("", "1.36") == ""
+    assert text("merge_rule", "1.36") == "kubelets do this since 1.24 (k/k#108052, k/k#108154)"
+    assert text("merge_rule", "1.23") == "kubelets do this before 1.24 (k/k#108052, k/k#108154)"
+    assert text("lists_sidecars", "1.30") == "kubelets do this since 1.30 (k/k#120718)"
+    assert text("", "1.36") == ""
 
 
 def test_gates_set_their_behaviour():

@@ -63,8 +63,7 @@ def test_node_status_keeps_the_transition_time_of_unchanged_conditions() -> None
     def status(ready: bool, now: float, before: object = None) -> dict[str, object]:
         conditions = [NodeCondition("Ready", ready, "Reason", "text")]
         amounts = {"cpu": "4"}, {"cpu": "3"}
-        made = node_status_object("n", conditions, amounts, INFO, now=now, before=before)  # type: ignore[arg-type]
-        return made
+        return node_status_object("n", conditions, amounts, INFO, now=now, before=before)  # type: ignore[arg-type]
 
     def times(made: dict[str, object]) -> list[str]:
         (condition,) = made["conditions"]  # type: ignore[misc]

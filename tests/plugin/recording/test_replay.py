@@ -308,7 +308,7 @@ def test_file_that_is_not_a_recording_is_rejected(tmp_path, text, error):
     [
         ({"number": None}, ":2: not a recorded call: number is None$"),
         ({"request_bytes": "?"}, ":2: not a recorded call: Only base64 data is allowed$"),
-        ({"ended_by": "nobody"}, ":2: not a recorded call: 'nobody' is not a valid EndedBy$"),
+        ({"ended_by": "pilot"}, ":2: not a recorded call: 'pilot' is not a valid EndedBy$"),
     ],
 )
 def test_invalid_line_is_named(builder, change, error):
