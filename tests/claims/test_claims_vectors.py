@@ -78,7 +78,10 @@ def test_replay_finds_wrong_expectations(section, row, path, value):
         ("a: [", "not YAML: line"),
         ("format: claims-vectors/1\nmood: [1]", "unknown section mood"),
         ("format: claims-vectors/1\ncel: [{}]", "row cel[0] is malformed"),
-        ("format: claims-vectors/1\nalloc: [{id: x, mood: 1}]", "unknown field in the vectors: mood"),
+        (
+            "format: claims-vectors/1\nalloc: [{id: x, mood: 1}]",
+            "unknown field in the vectors: mood",
+        ),
     ],
 )
 def test_replay_rejects_invalid_files(tmp_path, capsys, text, complaint):
