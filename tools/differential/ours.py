@@ -275,7 +275,7 @@ class _Node:
                 ),
             }
             # The first name is not the name of a pod.
-            for name in ("nobody", *self._kubelet.pods()):
+            for name in ("missing", *self._kubelet.pods()):
                 request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
                 found[f"get {name}"] = plain_answer(v1.Get, request)
         return found

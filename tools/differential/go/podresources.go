@@ -38,7 +38,7 @@ func (n *node) podResources() (map[string]json.RawMessage, error) {
 
 // podNames returns the names of all pods, and of one that does not exist.
 func (n *node) podNames() []string {
-	names := []string{"nobody"}
+	names := []string{"missing"}
 	for _, each := range n.pods {
 		names = append(names, each.pod.Name)
 	}
