@@ -1,12 +1,10 @@
-"""The browser that tests and pictures of the live page are made with; it has to be there."""
+"""Find the Chromium for tests and pictures of the live page."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from typing import Final
-
-__all__ = ["ARGUMENTS", "MISSING", "chromium"]
 
 ARGUMENTS: Final = (
     "--headless",
@@ -15,10 +13,10 @@ ARGUMENTS: Final = (
     "--disable-quic",
     "--no-first-run",
 )
-MISSING: Final = "there is no Chromium: install one, or name it in CHROMIUM"
+MISSING: Final = "Chromium not found: install it, or set CHROMIUM to its path"
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def chromium() -> str | None:
-    """Its path, or None."""
+    """Return the path of Chromium, or None."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)

@@ -1,8 +1,9 @@
 """``python -m tools.conformance``: run the whole matrix of the conformance suite.
 
 The good plugin must pass everything, with three seeds. Each switch of the breakable plugin must
-fail its own checks and no others. The last line is a summary; the exit status is 0 only if all
-of this is true. ``--own`` runs only the checks that belong to a switch, which takes 3 minutes.
+fail its own checks and no others. The last line is a summary; the exit status is 0 if all
+results are as expected. ``--own`` runs only the checks that belong to a switch and takes 3
+minutes.
 """
 
 from __future__ import annotations

@@ -10,8 +10,6 @@ import attrs
 from devicemanager.conformance import Check, Limits, all_checks
 from devicemanager.conformance.registry import FAMILIES
 
-__all__ = ["PAGE", "page"]
-
 PAGE = Path(__file__).parents[1] / "docs" / "conformance-checks.md"
 
 _HEAD = """\

@@ -1,4 +1,4 @@
-"""``python -m tools.dashboard``: write the Grafana dashboard over the metrics of /metrics."""
+"""``python -m tools.dashboard``: write the Grafana dashboard for the metrics of /metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-
-__all__ = ["FILE", "text"]
 
 FILE: Final = Path(__file__).parents[1] / "docs" / "grafana-dashboard.json"
 
@@ -22,7 +20,7 @@ class _Panel:
     title: str
     about: str
     lines: tuple[tuple[str, str], ...]
-    """PromQL, and how a line is called."""
+    """PromQL expression and legend of each line."""
     unit: str = "short"
 
 
@@ -42,7 +40,7 @@ _ALIGNED: Final = "kubelet_container_aligned_compute_resources"
 _PANELS: Final = (
     _Panel(
         "Devices",
-        "Held by containers, healthy, and listed by plugins.",
+        "Allocated to containers, healthy, and advertised by plugins.",
         tuple(
             (f"devicemanager_devices_{each}{{{_RESOURCE}}}", f"{{{{resource_name}}}} {each}")
             for each in ("held", "allocatable", "capacity")
@@ -50,7 +48,7 @@ _PANELS: Final = (
     ),
     _Panel(
         "Unhealthy devices",
-        "Listed by a plugin, but not healthy; all of them once the plugin has gone.",
+        "Advertised by a plugin, but not healthy; all devices after the plugin disconnected.",
         (
             (
                 f"devicemanager_devices_capacity{{{_RESOURCE}}}"
@@ -61,12 +59,12 @@ _PANELS: Final = (
     ),
     _Panel(
         "Registrations",
-        "Calls of Register since the kubelet started, rejected ones included.",
+        "Calls of Register since the kubelet started, including rejected ones.",
         ((f"kubelet_device_plugin_registration_total{{{_RESOURCE}}}", "{{resource_name}}"),),
     ),
     _Panel(
         "Allocate",
-        "How long plugins take to answer.",
+        "Duration of Allocate calls.",
         tuple(
             (
                 _quantile(share, _ALLOCATE, "le, resource_name", _RESOURCE),
@@ -78,7 +76,7 @@ _PANELS: Final = (
     ),
     _Panel(
         "Admissions",
-        "Pods that came to the topology manager, and that were rejected, a second.",
+        "Pods that the topology manager processed, and rejected pods, per second.",
         (
             (_rate(f"{_TOPOLOGY}_requests_total"), "all"),
             (_rate("kubelet_admission_rejections_total"), "{{reason}}"),
@@ -87,7 +85,7 @@ _PANELS: Final = (
     ),
     _Panel(
         "Admission time",
-        "What the topology manager takes, with the plugins' answers.",
+        "Duration of admissions in the topology manager, including calls of plugins.",
         tuple(
             (_quantile(share, f"{_TOPOLOGY}_duration_ms", "le", _CHOSEN), name)
             for share, name in ((0.5, "median"), (0.99, "99 %"))
@@ -96,7 +94,7 @@ _PANELS: Final = (
     ),
     _Panel(
         "Alignment",
-        "Containers or pods on one NUMA node, and that could not be (policy single-numa-node).",
+        "Containers or pods aligned to one NUMA node, and rejected ones (single-numa-node).",
         (
             (f"{_ALIGNED}_count{{{_CHOSEN}}}", "{{scope}} aligned"),
             (f"{_ALIGNED}_failure_count{{{_CHOSEN}}}", "{{scope}} rejected"),
@@ -105,7 +103,7 @@ _PANELS: Final = (
     ),
     _Panel(
         "PodResources",
-        "Calls a second.",
+        "Calls per second.",
         (
             (_rate(f"{_LISTING}_requests_total"), "{{server_api_version}}"),
             (_rate(f"{_LISTING}_errors_list"), "{{server_api_version}} errors of List"),
@@ -114,7 +112,7 @@ _PANELS: Final = (
     ),
     _Panel(
         "Pods and containers",
-        "What is on the node.",
+        "Pods and containers on the node.",
         (
             (f"kubelet_running_pods{{{_CHOSEN}}}", "pods"),
             (f"kubelet_running_containers{{{_CHOSEN}}}", "containers {{container_state}}"),
@@ -124,7 +122,7 @@ _PANELS: Final = (
 
 
 def text() -> str:
-    """The dashboard, as Grafana imports it."""
+    """Return the dashboard as JSON for Grafana."""
     dashboard = {
         "title": "Device manager",
         "uid": "devicemanager",

@@ -1,7 +1,7 @@
-"""``make dist``: build wheel and sdist into dist/, and see that they can be installed.
+"""``make dist``: build wheel and sdist into dist/, and check that they can be installed.
 
-Each is installed into an environment of its own, outside the checkout, where a kubelet
-starts, a plugin registers and a pod gets its device. ``--version`` is what they must be.
+Each is installed into a new environment outside the checkout. There a kubelet starts, a
+plugin registers, and a pod gets a device. ``--version`` is the expected version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ assert files("devicemanager.observe.web").joinpath("page/static/index.html").is_
 
 
 def build(directory: Path) -> list[Path]:
-    """Build into an empty ``directory``; the paths of wheel and sdist."""
+    """Build into an empty ``directory``; return the paths of wheel and sdist."""
     shutil.rmtree(directory, ignore_errors=True)
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(directory)]
     subprocess.run(command, cwd=ROOT, check=True)
@@ -39,7 +39,7 @@ def build(directory: Path) -> list[Path]:
 
 
 def check(path: Path, version: str | None) -> None:
-    """Install ``path`` and use it. SystemExit with a line for what is wrong."""
+    """Install ``path`` and use it. Raises SystemExit with a message."""
     with tempfile.TemporaryDirectory(prefix="dm-dist-") as scratch:
         environment = Path(scratch) / "venv"
         venv.create(environment, with_pip=True)
@@ -47,13 +47,14 @@ def check(path: Path, version: str | None) -> None:
         pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet"]
         _run([*pip, "--constraint", CONSTRAINTS, path], scratch)
         _run([python, "-W", "error", "-c", JOURNEY], scratch)
-        told = _run([environment / "bin" / "devicemanager", "--version"], scratch).split()[-1]
-    if version is not None and told != version:
-        raise SystemExit(f"make dist: {path.name} has version {told}, not {version}")
-    print(f"{path.name}: version {told}, installs and works")
+        found = _run([environment / "bin" / "devicemanager", "--version"], scratch).split()[-1]
+    if version is not None and found != version:
+        raise SystemExit(f"make dist: {path.name} has version {found}, expected {version}")
+    print(f"{path.name}: version {found}, installs and works")
 
 
 def _run(command: list[str | Path], directory: str) -> str:
+    # PYTHONPATH could make the checkout importable and hide files missing in the package.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, check=False
@@ -65,7 +66,7 @@ def _run(command: list[str | Path], directory: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make dist", description=__doc__)
-    parser.add_argument("--version", help="the version that wheel and sdist must have")
+    parser.add_argument("--version", help="expected version of wheel and sdist")
     options = parser.parse_args()
     for path in build(ROOT / "dist"):
         check(path, options.version or None)

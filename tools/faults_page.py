@@ -1,17 +1,14 @@
-"""``python -m tools.faults_page``: write the tables of docs/faults.md from the kinds."""
+"""``python -m tools.faults_page``: write the tables of docs/faults.md from the fault kinds."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from devicemanager.faults.fault import AT, COMMON
 from devicemanager.faults.injection_point import InjectionPoint
 from devicemanager.faults.kinds import KINDS, Kind, Option
-
-__all__ = ["PAGE", "page"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -26,7 +23,7 @@ _GROUPS = {
 
 
 def page(text: str) -> str:
-    """The page with fresh tables in it."""
+    """Return the page with updated tables."""
     tables = {name: "\n".join(_kinds(name)) for name in _GROUPS}
     tables["common"] = "\n".join(_options((*COMMON, AT)))
     return _TABLE.sub(lambda found: f"{found[1]}{tables[found[2]]}\n{found[3]}", text)
@@ -64,6 +61,4 @@ def _default(option: Option) -> str:
 
 
 if __name__ == "__main__":
-    fresh = page(PAGE.read_text())
-    sys.stdout.write(f"{PAGE}\n")
-    PAGE.write_text(fresh)
+    PAGE.write_text(page(PAGE.read_text()))

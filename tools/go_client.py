@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FILE", "source"]
-
 _ROOT = Path(__file__).parents[1]
 FILE = _ROOT / "clients" / "go" / "types.go"
 _DOCUMENT = _ROOT / "docs" / "openapi.json"

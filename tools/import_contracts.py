@@ -15,8 +15,6 @@ import attrs
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
-__all__ = ["RoomsContract", "SourceContract"]
-
 _ROOT = Path(__file__).resolve().parents[1]
 _TOP = ("checkpoint", "devicemanager", "podresources", "protos")
 _DYNAMIC = {"__import__", "import_module"}
@@ -117,7 +115,7 @@ def _render(check: ContractCheck) -> None:
 
 
 def _rooms() -> dict[str, Room]:
-    """The rooms of the table by their full names."""
+    """Return the rooms of the table by their full names."""
     tool = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]
     libraries: dict[str, list[str]] = tool["libraries"]
 
@@ -137,7 +135,7 @@ def _full_name(name: str) -> str:
 
 
 def _room_of(module: str, rooms: dict[str, Room]) -> str | None:
-    """The innermost room that contains the module."""
+    """Return the innermost room that contains the module."""
     found = [
         name
         for name, room in rooms.items()

@@ -11,8 +11,6 @@ from devicemanager.control.nodes import operations as nodes
 from devicemanager.control.openapi import document
 from devicemanager.control.operation import OperationTable
 
-__all__ = ["FILES", "text"]
-
 _DOCS: Final = Path(__file__).parents[1] / "docs"
 FILES: Final = {
     _DOCS / "openapi.json": operations.TABLE,

@@ -1,7 +1,7 @@
 """``python -m tools.screenshots``: pictures of live page and terminal for the documentation.
 
-Needs what ``make browser`` needs: it brings the driver, and a Chromium has to be there. Each
-picture is of a node made for it, in both themes, and stands in docs/images.
+Run ``make browser`` first, which installs the driver; Chromium is required, too. Each picture
+shows a generated node, in both themes, and is written to docs/images.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZE = {"width": 1440, "height": 900}
 
 @contextlib.contextmanager
 def small() -> Iterator[str]:
-    """Eight GPUs and four NICs on two NUMA nodes: held, unhealthy and gone ones among them."""
+    """Serve eight GPUs and four NICs on two NUMA nodes; some are allocated, unhealthy or gone."""
     with _served() as (kubelet, address, stack):
         gpus = simulate(stack, kubelet, GPU, 8)
         simulate(stack, kubelet, NIC, 4)
@@ -47,7 +47,7 @@ def small() -> Iterator[str]:
 
 @contextlib.contextmanager
 def big() -> Iterator[str]:
-    """10,000 GPUs and 1,000 pods."""
+    """Serve 10,000 GPUs and 1,000 pods."""
     with _served() as (kubelet, address, stack):
         gpus = simulate(stack, kubelet, GPU, 10_000)
         for number in range(1000):
@@ -62,7 +62,7 @@ SCENES = {
     "page-8": (small, "#pods .row >> text=ml/train"),
     "page-10000": (big, "#pods .row >> nth=2"),
 }
-"""By name: the node, of which the page's address is told, and what is clicked in the picture."""
+"""Per picture: a context manager that returns the page's URL, and the element to click."""
 
 
 @contextlib.contextmanager
@@ -77,13 +77,14 @@ def _served() -> Iterator[tuple[MockKubelet, str, contextlib.ExitStack]]:
 
 
 def take(browser: Any, address: str, clicked: str, theme: str, path: Path) -> None:
-    """One picture of the page, once it shows the node."""
+    """Take a picture of the page when it shows the node."""
     context = browser.new_context(viewport=SIZE, color_scheme=theme)
     try:
         page = context.new_page()
         page.goto(address)
         page.wait_for_selector("body[data-serving]")
         page.click(clicked)
+        # The detail appears asynchronously: without waiting, pictures would differ.
         page.wait_for_selector("#detail:not([hidden])")
         page.screenshot(path=path, animations="disabled")
     finally:
@@ -94,6 +95,7 @@ def take(browser: Any, address: str, clicked: str, theme: str, path: Path) -> No
 def _driver() -> Any:
     if not (DRIVER / ".ready").exists():
         raise SystemExit("the browser's driver is not installed: run `make browser` first")
+    # The driver has 130 MB and is therefore not installed in the project's environment.
     sys.path.append(str(DRIVER))
     from playwright.sync_api import sync_playwright
 

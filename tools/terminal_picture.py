@@ -1,4 +1,4 @@
-"""``python -m tools.terminal_picture``: the terminal views for the documentation, as SVG."""
+"""``python -m tools.terminal_picture``: draw terminal views for the documentation as SVG."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ WIDTH, HEIGHT = 80, 24
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
 SERVER = "https://cluster.example:6443"
 BEGIN = 1_800_000_000.0
-"""So that one run's picture is another's."""
+"""Fixed time, so that all runs draw the same picture."""
 
 
 def scene() -> NodeView:
-    """Eight GPUs and four NICs on two NUMA nodes; held, unhealthy and gone ones among them."""
+    """Return eight GPUs and four NICs on two NUMA nodes; some are allocated or unhealthy."""
     settings = Settings(node_name="worker-1", topology_policy="restricted")
     with ExitStack() as stack:
         clock = ManualClock(BEGIN)
@@ -49,6 +49,7 @@ def scene() -> NodeView:
             ("batch", {GPU: 2}),
             ("greedy", {GPU: 9}),
         ):
+            # Different times, so that the picture shows how ages are displayed.
             clock.advance(7)
             kubelet.admit(pod_manifest(name, devices, namespace="ml"))
         clock.advance(7)
@@ -74,7 +75,7 @@ def simulate(stack: ExitStack, kubelet: MockKubelet, resource: str, count: int) 
 
 
 def crowd() -> ClusterView:
-    """Six nodes: one rejected a pod, one has lost a device, two are not well."""
+    """Return six nodes: one rejected a pod, one lost a device, two report problems."""
     settings = Settings(topology_policy="single-numa-node", numa=NumaTopology.of([0, 1]))
     with FakeApiServer() as stub, tempfile.TemporaryDirectory() as directory:
         kubeconfig = stub.kubeconfig(Path(directory) / "kubeconfig")
@@ -99,13 +100,12 @@ def _bound_pod(stub: FakeApiServer, name: str, node: str, devices: int) -> None:
     stub.create("pods", {"metadata": {"name": name}, "spec": spec}, "ml")
     end = time.monotonic() + 30
     while (stub.get("pods", name, "ml") or {})["status"].get("phase") in (None, "Pending"):
-        assert time.monotonic() < end, f"{name} was not taken"
+        assert time.monotonic() < end, f"pod {name} is still pending"
         time.sleep(0.01)
 
 
 def svg(picture: NodeView | ClusterView, title: str, events: Sequence[LogLine], now: float) -> str:
-    """The first screen of a command. Without the font that rich would fetch: the reader's own
-    will do."""
+    """Draw the first screen of a command, without rich's web font: a picture must not fetch."""
     drawn = draw(picture, ScreenState(), WIDTH, HEIGHT, Shown(events, now))
     console = Console(
         file=io.StringIO(),
@@ -123,8 +123,9 @@ def svg(picture: NodeView | ClusterView, title: str, events: Sequence[LogLine], 
 
 
 def write(directory: Path) -> None:
-    """``terminal.svg`` and ``terminal-nodes.svg`` in the directory, with times in UTC."""
+    """Write ``terminal.svg`` and ``terminal-nodes.svg`` with times in UTC."""
     directory.mkdir(parents=True, exist_ok=True)
+    # The picture must not depend on the time zone of the machine that draws it.
     os.environ["TZ"] = "UTC"
     time.tzset()
     picture = scene()

@@ -1,4 +1,4 @@
-"""Choose the sample of recorded vectors in tests/data/vectors: ``python -m tools.vector_sample``.
+"""Select the sample of recorded vectors in tests/data/vectors: ``python -m tools.vector_sample``.
 
 The full sets are larger than a repository should carry. The sample must be small and still
 fail when a decision is broken. Therefore vectors are chosen by what they reach:
@@ -77,6 +77,7 @@ def chosen(
     found: set[int] = set()
     left = budget
 
+    # Per byte, because one large vector can cost as much as many small ones.
     def value(index: int) -> float:
         gain = sum(1 / (1 + counts[each]) for each in reached[index] if counts[each] < ENOUGH)
         return gain / len(vectors[index].text)
@@ -106,6 +107,7 @@ def features(vectors: Sequence[Vector], measured: Sequence[str]) -> list[frozens
         vector.replay()
     cover.start()
     for number, vector in enumerate(vectors):
+        # A cached result would hide branches from all vectors after the first.
         for cache in caches:
             cache.cache_clear()
         cover.switch_context(str(number))
@@ -219,7 +221,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     """Write the sample of every set."""
     parser = argparse.ArgumentParser(prog="python -m tools.vector_sample", description=__doc__)
     parser.add_argument(
-        "--vectors", type=Path, default=FULL, metavar="DIR", help=f"the full sets (default: {FULL})"
+        "--vectors", type=Path, default=FULL, metavar="DIR", help=f"full sets (default: {FULL})"
     )
     options = parser.parse_args(None if arguments is None else list(arguments))
     SAMPLE.mkdir(parents=True, exist_ok=True)

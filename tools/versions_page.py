@@ -19,8 +19,6 @@ from devicemanager.core.versions.quirks import QUIRKS
 from devicemanager.core.versions.steps import Step, Steps
 from devicemanager.core.versions.version import NEWEST, NEWEST_KNOWN, OLDEST, VERIFIED
 
-__all__ = ["PAGE", "page"]
-
 PAGE = Path(__file__).parents[1] / "docs" / "kubelet-versions.md"
 
 _HEAD = "\n\n".join(

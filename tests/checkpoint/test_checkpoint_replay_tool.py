@@ -40,9 +40,9 @@ def test_replay_reports_an_exception_as_difference(tmp_path, capsys):
     ("content", "problem"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"", "holds no vectors"),
-        (b'{"id": "x"}\n', "vector x is not of the checkpoint format"),
-        (b"{}\n", "vector number 1 is not of the checkpoint format"),
+        (b"", "no vectors"),
+        (b'{"id": "x"}\n', "vector x is not in the checkpoint format"),
+        (b"{}\n", "vector number 1 is not in the checkpoint format"),
         (b'{"entries": 5, "registered_devices": {}, "file": "", "checksum": 1}', "number 1"),
         (b"[]\n", "line 1 is not a JSON object"),
         (b"\n{,\n", "line 2 is not JSON"),
@@ -72,7 +72,7 @@ def test_replay_usage(arguments, capsys):
 def test_replay_of_nothing_fails(tmp_path, capsys):
     path = tmp_path / "blank.jsonl"
     path.write_text("\n \n")
-    with pytest.raises(ReplayError, match="holds no vectors"):
+    with pytest.raises(ReplayError, match="no vectors"):
         list(read_vectors(path))
     with path.open("w") as out:
         assert report([], out) == 1

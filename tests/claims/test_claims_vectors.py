@@ -76,9 +76,12 @@ def test_replay_finds_wrong_expectations(section, row, path, value):
         ("[1]", "is not a file of format claims-vectors/1"),
         ("format: claims-vectors/2", "is not a file of format claims-vectors/1"),
         ("a: [", "not YAML: line"),
-        ("format: claims-vectors/1\nmood: [1]", "the section mood is not known"),
+        ("format: claims-vectors/1\nmood: [1]", "unknown section mood"),
         ("format: claims-vectors/1\ncel: [{}]", "row cel[0] is malformed"),
-        ("format: claims-vectors/1\nalloc: [{id: x, mood: 1}]", "a field that is not known: mood"),
+        (
+            "format: claims-vectors/1\nalloc: [{id: x, mood: 1}]",
+            "unknown field in the vectors: mood",
+        ),
     ],
 )
 def test_replay_rejects_invalid_files(tmp_path, capsys, text, complaint):

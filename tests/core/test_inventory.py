@@ -170,8 +170,8 @@ SHAPES = {
     "two nodes each": lambda n: [device(f"{i:x}", i % 1024, i // 1024) for i in range(n)],
     "all nodes at once": lambda n: [device("a", *range(n))],
     "one node again and again": lambda n: [device("a", *[0] * n)],
-    "one id again and again": lambda n: [device("a", i) for i in range(n)],
-    "health of its own": lambda n: [device(f"{i:x}", health=f"{i}") for i in range(n)],
+    "the same id repeated": lambda n: [device("a", i) for i in range(n)],
+    "distinct health values": lambda n: [device(f"{i:x}", health=f"{i}") for i in range(n)],
 }
 
 

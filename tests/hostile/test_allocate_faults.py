@@ -71,7 +71,7 @@ class Gate:
 
 
 def failing(request: bytes, context: hostile.Context) -> bytes:
-    context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no more\nof these")
+    context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no more\ndevices")
 
 
 def crashing(request: bytes, context: hostile.Context) -> bytes:
@@ -89,7 +89,7 @@ HUGE = dp.ContainerAllocateResponse(envs={"x": "y" * (5 << 20)})
             "no containers return in allocation response , which is unexpected",
         ),
         (hostile.constant(b"\xff\xff garbage"), "rpc error: code = Internal desc = "),
-        (failing, "rpc error: code = ResourceExhausted desc = no more\nof these"),
+        (failing, "rpc error: code = ResourceExhausted desc = no more\ndevices"),
         (crashing, "rpc error: code = Unknown desc = "),
         (hostile.answering(HUGE), "rpc error: code = ResourceExhausted desc = "),
     ],

@@ -1,4 +1,4 @@
-"""The benchmarks run, and say of samples what is so. How long anything takes is not tested."""
+"""``python -m tools.bench``: all cases run, and statistics are correct; times are not tested."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ import pytest
 
 from devicemanager.testing.fakes import FakePlugin
 from tests.helpers import devices
-from tools.bench import chart, page, reference, report
-from tools.bench.command import main
-from tools.bench.model import Measurement, quantile, rows
+from tools.bench import chart, reference, report
+from tools.bench.__main__ import main
+from tools.bench.model import FULL, SCALES, Measurement, quantile, rows
 from tools.bench.plugin import RESOURCE, device_list
 from tools.bench.registry import MODULES, BenchmarkFailed, cases, measure, measure_together
-from tools.bench.scale import FULL, SCALES
 
-# The hard claims are searched in tests/claims/core/test_worst_cases.py: one of them will do.
-LEFT_OUT = "claim-worst-(?!small_groups)"
+# tests/claims/core/test_worst_cases.py tests the hard claims: one of them is enough here.
+SKIPPED = "claim-worst-(?!small_groups)"
 
 
 def assert_measured(measured):
@@ -36,26 +35,26 @@ def assert_measured(measured):
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.split(".")[-1])
 def test_every_case_runs(module):
     names = [case.name for case in module.cases(SCALES["tiny"])]
-    names = [name for name in names if not re.match(LEFT_OUT, name)]
-    # Together, so that the start of a process is paid once.
+    names = [name for name in names if not re.match(SKIPPED, name)]
+    # One process for all, because its start is slow.
     together = measure_together(names, "tiny")
     assert list(together) == names
     for measured in together.values():
         assert_measured(measured)
 
 
-def test_a_case_is_measured_in_a_process_of_its_own():
+def test_case_runs_in_a_separate_process():
     assert_measured(measure("claim-ledger", "tiny"))
 
 
-def test_a_case_that_fails_says_so(capfd):
-    with pytest.raises(BenchmarkFailed, match="no-such-case: the process ended with 1"):
+def test_failed_case_raises_and_shows_its_traceback(capfd):
+    with pytest.raises(BenchmarkFailed, match="no-such-case: exit status 1"):
         measure("no-such-case", "tiny")
     assert "Traceback" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_names_of_cases_and_their_order_are_the_same_everywhere(scale):
+def test_all_scales_have_the_same_cases_in_the_same_order(scale):
     def kind(name: str) -> str:
         return name.rstrip("0123456789x").rstrip("-")
 
@@ -68,7 +67,7 @@ def test_names_of_cases_and_their_order_are_the_same_everywhere(scale):
 # -- statistics --------------------------------------------------------------------------
 
 
-def test_quantiles_lie_between_neighbours():
+def test_quantile_interpolates_between_neighbours():
     assert [quantile([1, 2, 3, 5], share) for share in (0, 0.5, 1)] == [1, 2.5, 5]
     assert quantile([7.0], 0.99) == 7.0
 
@@ -78,7 +77,7 @@ def measurement(*samples: float, baseline: tuple[float, ...] = (), **fields) -> 
     return Measurement("a", samples, against=against, baseline=baseline, **fields)
 
 
-def test_samples_of_all_processes_count_together():
+def test_row_combines_samples_of_all_processes():
     slow = measurement(4, 4, 4, baseline=(1, 1, 1), rate="pods")
     fast = measurement(2, 2, baseline=(1, 1), rate="pods")
     (row,) = rows([[slow], [fast]])
@@ -98,7 +97,7 @@ def test_samples_of_all_processes_count_together():
         ({}, False),
     ],
 )
-def test_a_goal_is_missed_above_it(fields, missed):
+def test_goal_is_missed_only_above_its_limit(fields, missed):
     (row,) = rows([[measurement(3, 3, baseline=(2, 2), **fields)]])
     assert row.missed is missed
     assert row.missed is ("missed" in report.table([row]))
@@ -107,14 +106,14 @@ def test_a_goal_is_missed_above_it(fields, missed):
 # -- the report --------------------------------------------------------------------------
 
 
-def test_the_table_is_aligned():
+def test_table_aligns_numbers():
     text = report.table(rows([[measurement(1), Measurement("longer", [100, 300])]]))
     _, _, head, first, second = text.splitlines()
     column = head.index("p50") + len("p50")
     assert (first[:column].split()[-1], second[:column].split()[-1]) == ("1.00", "200")
 
 
-def test_what_became_slower_is_named():
+def test_comparison_lists_slower_and_faster_rows():
     (old,) = rows([[measurement(2, 2, baseline=(1, 1))]])
     slower = attrs.evolve(old, ratio=3.0, lowest_ratio=3.0, highest_ratio=3.0)
     other_machine = attrs.evolve(old, p25=8.0, p50=8.0, p75=8.0, baseline=4.0)
@@ -124,7 +123,7 @@ def test_what_became_slower_is_named():
     assert "slower than before: 0 of 0" in report.comparison([], [slower])
 
 
-def test_ranges_that_overlap_are_noise():
+def test_comparison_ignores_overlapping_ranges():
     (old,) = rows([[measurement(1, 2, 3)]])
     (noisy,) = rows([[measurement(2, 2.5, 4)]])
     (slower,) = rows([[measurement(4, 5, 6)]])
@@ -132,21 +131,21 @@ def test_ranges_that_overlap_are_noise():
     assert "a: ms 2.00 -> 5.00" in report.comparison([old], [slower])
 
 
-def test_results_come_back_from_a_file(tmp_path):
+def test_saved_results_load_unchanged(tmp_path):
     results = rows([[measurement(1, 2, baseline=(1, 1))]])
     report.save(tmp_path / "r.json", results)
     assert report.load(tmp_path / "r.json") == results
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"rows": [{"unknown": 1}]}', "[1]"])
-def test_a_file_of_something_else_is_an_error(tmp_path, text):
+def test_load_rejects_other_files(tmp_path, text):
     path = tmp_path / "old.json"
     path.write_text(text)
     with pytest.raises(report.ReportError, match=r"old\.json"):
         report.load(path)
 
 
-def test_a_page_keeps_all_but_its_results(tmp_path):
+def test_write_page_replaces_only_the_results(tmp_path):
     path = tmp_path / "page.md"
     head, foot = (
         "# Page\n\n<!-- results: written by `make bench` -->\n",
@@ -154,21 +153,21 @@ def test_a_page_keeps_all_but_its_results(tmp_path):
     )
     path.write_text(f"{head}{foot}")
     for day in (1, 2):
-        page.check(path)
-        page.write(path, rows([[measurement(1, 2, baseline=(1, 1))]]), date(2031, 5, day))
+        report.check_page(path)
+        report.write_page(path, rows([[measurement(1, 2, baseline=(1, 1))]]), date(2031, 5, day))
     text = path.read_text()
     assert text.startswith(f"{head}\n2031-05-02: cpus ") and text.endswith(f"\n\n{foot}")
     lines = text[len(head) : -len(foot)].strip().splitlines()
     assert [line.count("|") for line in lines] == [0, 0, 11, 11, 11]
 
 
-def test_a_page_without_a_place_for_results_is_an_error(tmp_path, capsys):
+def test_page_without_markers_is_rejected(tmp_path, capsys):
     (tmp_path / "page.md").write_text("# Page\n")
     assert main(["--only", "admission", "--page", str(tmp_path / "page.md")]) == 1
     assert "page.md has no place for results" in capsys.readouterr().err
 
 
-def test_growth_is_drawn_for_sizes_of_as_many_pods_as_devices():
+def test_chart_has_only_sizes_with_equal_pods_and_devices():
     points = [
         attrs.evolve(measurement(size, baseline=(1,), rate="pods"), devices=size, pods=pods)
         for size, pods in ((100, 100), (8, 8), (100, 8))
@@ -184,7 +183,7 @@ def test_growth_is_drawn_for_sizes_of_as_many_pods_as_devices():
 # -- the command -------------------------------------------------------------------------
 
 
-def test_the_command_prints_writes_and_compares(tmp_path, capsys):
+def test_command_prints_writes_and_compares(tmp_path, capsys):
     json_file, svg = tmp_path / "r.json", tmp_path / "r.svg"
     arguments = ["--scale", "tiny", "--only", "admission-", "--json", str(json_file)]
     assert main([*arguments, "--svg", str(svg)]) == 0
@@ -195,17 +194,17 @@ def test_the_command_prints_writes_and_compares(tmp_path, capsys):
     assert "slower than before: " in capsys.readouterr().out
 
 
-def test_a_name_without_a_case_is_rejected(capsys):
-    assert main(["--only", "nothing-like-it"]) == 2
-    assert "no case is called nothing-like-it" in capsys.readouterr().err
+def test_command_rejects_unknown_case(capsys):
+    assert main(["--only", "no-such-case"]) == 2
+    assert "unknown case no-such-case" in capsys.readouterr().err
 
 
-def test_the_file_to_compare_with_is_read_first(tmp_path, capsys):
+def test_command_reads_the_old_results_before_measuring(tmp_path, capsys):
     assert main(["--only", "admission", "--compare", str(tmp_path / "none.json")]) == 1
     assert capsys.readouterr().err.startswith("bench: ")
 
 
-def test_devices_are_spread_over_numa_nodes():
+def test_device_list_spreads_devices_over_numa_nodes():
     from protos import deviceplugin_v1beta1 as dp
 
     devices = dp.ListAndWatchResponse.FromString(device_list(5, 2, ill=4)).devices
@@ -215,7 +214,7 @@ def test_devices_are_spread_over_numa_nodes():
 
 
 class Real:
-    """A real device manager that takes 3 ms for every pod."""
+    """Fake of the real device manager: 3 ms per pod."""
 
     def __init__(self):
         self.pods = []
@@ -230,7 +229,7 @@ class Real:
 
 
 class Least:
-    """A baseline that knows how big the checkpoint was."""
+    """Baseline that records the sizes of the checkpoint."""
 
     def __init__(self, kubelet):
         self.kubelet = kubelet
@@ -244,12 +243,12 @@ class Least:
         self.sizes.append(self.kubelet.checkpoint_path.stat().st_size)
 
 
-def test_both_device_managers_and_the_baseline_get_every_pod_in_turns(make_mock_kubelet):
+def test_reference_admits_each_pod_with_both_and_the_baseline(make_mock_kubelet):
     kubelet = make_mock_kubelet()
     plugin = FakePlugin(RESOURCE)
     plugin.register(kubelet.manager.plugins)
     plugin.send_list(devices("a", "b"))
-    case, real, least = reference.BesideCase(2, 2), Real(), Least(kubelet)
+    case, real, least = reference.ReferenceCase(2, 2), Real(), Least(kubelet)
     line = reference.admissions(case, kubelet, real, least)
     assert least.done == len(line.baseline) == 300
     assert least.sizes[:2] == sorted(set(least.sizes))
@@ -257,11 +256,11 @@ def test_both_device_managers_and_the_baseline_get_every_pod_in_turns(make_mock_
     assert real.pods == [298, 299] and len(kubelet.pods()) == 2
 
 
-def test_the_table_beside_the_real_device_manager():
+def test_reference_table_shows_ratio_and_goal():
     lines = [
-        reference.Beside("a few", [1.0, 2.0, 9.0], [4.0], goal=0.9, baseline=[2.5]),
-        reference.Beside("many", [8.0], [4.0], goal=1.3),
-        reference.Beside("List", [8.0], [2.0]),
+        reference.Comparison("a few", [1.0, 2.0, 9.0], [4.0], goal=0.9, baseline=[2.5]),
+        reference.Comparison("many", [8.0], [4.0], goal=1.3),
+        reference.Comparison("List", [8.0], [2.0]),
     ]
     assert reference.table(lines, "1.36.3").splitlines()[1:] == [
         "           real      ours   ratio  at best  goal",
@@ -271,6 +270,6 @@ def test_the_table_beside_the_real_device_manager():
     ]
 
 
-def test_a_version_that_is_not_compared_with(capsys):
+def test_command_rejects_unsupported_reference_version(capsys):
     assert main(["--reference", "1.20"]) == 2
-    assert "'1.20' is not compared with: choose from 1.29.6, " in capsys.readouterr().err
+    assert "'1.20' is not supported: use one of 1.29.6, " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``make demo`` and the processes it starts."""
+"""``make demo`` and its processes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from devicemanager.cli.options import CommandError
-from tools.demo import story, topology
+from tools.demo import acts, story
 from tools.demo.__main__ import main
 from tools.demo.processes import Process
 
 DEADLINE = 50
 
 
-def test_the_demo_passes_and_leaves_nothing_behind() -> None:
+def test_demo_passes_and_removes_its_directory() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tools.demo", "--no-go"],
         capture_output=True,
@@ -29,18 +29,18 @@ def test_the_demo_passes_and_leaves_nothing_behind() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith("== ")] == [
-        "== A mock kubelet in a process of its own",
-        "== Plugins register and list their devices",
+        "== A mock kubelet in a separate process",
+        "== Plugins register and advertise their devices",
         "== Pods from examples/ are admitted, or rejected",
-        "== What a node agent sees: PodResources, through gRPC",
-        "== The kubelet is killed with SIGKILL and started again",
-        "== A manifest vanishes: its pod ends and gives its devices back",
-        "== Another kubelet aligns devices to NUMA nodes, or says why it cannot",
+        "== Node agents use PodResources over gRPC",
+        "== The kubelet is killed with SIGKILL and restarted",
+        "== A manifest is removed: its pod ends and frees its devices",
+        "== Another kubelet aligns devices to NUMA nodes, or explains why it cannot",
         "== Structured claims: partitions of a GPU, a rejection, a NIC that pods share",
         "== Everything stops at SIGTERM",
     ]
     assert "pod default/torn is rejected, TopologyAffinityError" in done.stdout
-    assert topology.WHY in done.stdout
+    assert acts.NOT_ALIGNED in done.stdout
     checks = [line for line in lines if line.startswith("  checked: ")]
     assert lines[-1] == f"All {len(checks)} checks passed."
     found = re.search(r"process \d+, in (\S+)", done.stdout)
@@ -48,13 +48,13 @@ def test_the_demo_passes_and_leaves_nothing_behind() -> None:
     assert not Path(found[1]).exists()
 
 
-def test_a_claim_that_does_not_hold_fails_the_demo(capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(story, "_held", lambda _: {})
+def test_failed_check_ends_the_demo_and_keeps_the_logs(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(story, "_allocated", lambda _: {})
     assert main(["--no-go"]) == 1
     out, err = capsys.readouterr()
     assert "checks passed" not in out
     found = re.fullmatch(
-        r"demo: error: this should be so, but is not: it lists the devices that were "
+        r"demo: error: check failed: it lists the devices that were "
         r"allocated; the logs are in (\S+)\n",
         err,
     )
@@ -63,7 +63,7 @@ def test_a_claim_that_does_not_hold_fails_the_demo(capsys: Any, monkeypatch: Any
     shutil.rmtree(found[1])
 
 
-def test_it_shows_all_examples() -> None:
+def test_demo_has_all_examples() -> None:
     assert len(list(story.EXAMPLES.glob("*.yaml"))) == 4
     assert len(list(story.EXAMPLES.glob("numa/*.yaml"))) == 3
 
@@ -75,14 +75,14 @@ def python(tmp_path: Path, code: str) -> Process:
     return Process("the program", [sys.executable, "-c", code], tmp_path / "log")
 
 
-def test_lines_are_found_whenever_they_came(tmp_path: Path) -> None:
+def test_wait_for_finds_past_and_future_lines(tmp_path: Path) -> None:
     code = "print('{\"kind\": \"a\"}'); print('plain', flush=True); input()"
     with python(tmp_path, code) as process:
         assert process.wait_for("plain", lambda r: r.get("text") == "plain", DEADLINE)
         assert process.wait_for("a", lambda r: r.get("kind") == "a", 0) == {"kind": "a"}
 
 
-def test_a_program_that_ends_early_is_told_at_once(tmp_path: Path) -> None:
+def test_wait_for_fails_at_once_if_the_program_exits(tmp_path: Path) -> None:
     code = "import sys; print('so far', flush=True); sys.exit('no luck')"
     with (
         python(tmp_path, code) as process,
@@ -91,15 +91,15 @@ def test_a_program_that_ends_early_is_told_at_once(tmp_path: Path) -> None:
         process.wait_for("x", lambda _: False, DEADLINE)
 
 
-def test_silence_is_told_too(tmp_path: Path) -> None:
+def test_wait_for_reports_missing_output(tmp_path: Path) -> None:
     with (
         python(tmp_path, "input()") as process,
-        pytest.raises(CommandError, match="did not show x: it said nothing"),
+        pytest.raises(CommandError, match="did not show x: no output"),
     ):
         process.wait_for("x", lambda _: False, 0)
 
 
-def test_a_program_that_minds_no_sigterm_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
+def test_stop_kills_a_program_that_ignores_sigterm(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("tools.demo.processes._STOP_TIMEOUT", 0.2)
     code = (
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"

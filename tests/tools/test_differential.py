@@ -1,4 +1,4 @@
-"""The comparison with the real device manager, without the real one."""
+"""``python -m tools.differential`` without the Go program."""
 
 import copy
 import re
@@ -57,11 +57,11 @@ def answer(*runs):
     return {"runs": [copy.deepcopy(run["runs"][0]) for run in runs]}
 
 
-def test_the_same_outcomes_agree(played):
+def test_identical_outcomes_agree(played):
     assert compare(SCENARIO, VERSION, expected(answer(played, played)), played) == []
 
 
-def test_a_wrong_message_is_a_disagreement(played):
+def test_different_message_is_a_disagreement(played):
     other = answer(played)
     other["runs"][0][0]["message"] = "no"
     (found,) = compare(SCENARIO, VERSION, expected(other), played)
@@ -69,7 +69,7 @@ def test_a_wrong_message_is_a_disagreement(played):
     assert found.deviation is None
 
 
-def test_what_differs_between_runs_is_a_random_choice(played):
+def test_facts_that_differ_between_runs_are_random(played):
     first, second = answer(played), answer(played)
     second["runs"][0][0]["devices"]["pod-0"]["main"]["vendor.com/gpu"] = ["gpu-0"]
     wanted = expected({"runs": [*first["runs"], *second["runs"]]})
@@ -78,14 +78,14 @@ def test_what_differs_between_runs_is_a_random_choice(played):
     assert compare(SCENARIO, VERSION, wanted, played) == []
 
 
-def test_a_fact_that_only_one_side_has_is_a_disagreement(played):
+def test_missing_fact_is_a_disagreement(played):
     other = answer(played)
     del other["runs"][0][1]["capacity"]["vendor.com/gpu"]
     (found,) = compare(SCENARIO, VERSION, expected(other), played)
     assert (found.step, found.path, found.expected) == (1, "capacity vendor.com/gpu", ABSENT)
 
 
-def test_what_an_ended_pod_still_holds_in_the_reference_is_a_named_deviation(played):
+def test_devices_of_ended_pods_are_a_named_deviation(played):
     other = answer(played)
     other["runs"][0][2]["devices"]["pod-0"] = {"main": {"vendor.com/gpu": ["gpu-1"]}}
     found = compare(SCENARIO, VERSION, expected(other), played)
@@ -93,7 +93,7 @@ def test_what_an_ended_pod_still_holds_in_the_reference_is_a_named_deviation(pla
     assert {each.deviation.name for each in found} == {"ended pods hold nothing"}
 
 
-def test_a_rejected_configuration_is_compared(played):
+def test_configuration_errors_are_compared(played):
     assert (
         compare(SCENARIO, VERSION, expected({"config_error": "bad"}), {"config_error": "bad"}) == []
     )
@@ -101,11 +101,11 @@ def test_a_rejected_configuration_is_compared(played):
     assert (found.path, found.expected, found.actual) == ("config error", "bad", None)
 
 
-def test_a_scenario_depends_on_its_name_and_version_alone():
+def test_scenario_depends_only_on_name_and_version():
     assert scenario("7-3", 36) == scenario("7-3", 36) != scenario("7-4", 36)
 
 
-def test_shrinking_keeps_what_shows_it():
+def test_shrink_removes_what_does_not_matter():
     def shows(candidate):
         plugins = candidate["resources"].values()
         return any(each["id"] == "gpu-1" for plugin in plugins for each in plugin["devices"])
@@ -120,18 +120,18 @@ def test_shrinking_keeps_what_shows_it():
     }
 
 
-def test_a_version_is_a_release_or_its_minor():
+def test_release_accepts_a_release_or_its_minor():
     assert release("1.34") == release("1.34.4") == "1.34.4"
-    with pytest.raises(ValueError, match=r"'1.20' is not compared with: choose from 1\.29\.6"):
+    with pytest.raises(ValueError, match=r"'1.20' is not supported: use one of 1\.29\.6"):
         release("1.20")
 
 
-def test_modules_that_were_not_published_are_taken_from_a_neighbour():
+def test_unpublished_modules_come_from_another_release():
     assert staging_version("1.32.13", "k8s.io/kube-scheduler") == "v0.32.10"
     assert staging_version("1.32.13", "k8s.io/api") == "v0.32.13"
 
 
-def test_the_page_names_every_deviation():
+def test_documentation_lists_all_deviations():
     page = (ROOT / "docs/kubelet-behaviour.md").read_text()
     named = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", page.partition("## Compared with")[2], re.M)
     assert sorted(named) == sorted(["name", *(each.name for each in DEVIATIONS)])
@@ -143,14 +143,14 @@ def recorded():
 
 
 @pytest.mark.parametrize("version", sorted(recorded()))
-def test_ours_does_what_the_real_device_manager_did(version):
+def test_mock_agrees_with_recorded_reference(version):
     """Recorded with ``python -m tools.differential --record``."""
     for each in recorded()[version]:
         found = recording.differences(each)
         assert not found, (each.scenario["id"], [one.text() for one in found])
 
 
-def test_a_recorded_line_says_what_the_reference_did(played, tmp_path):
+def test_recorded_line_is_read_and_compared(played, tmp_path):
     file = tmp_path / "one.jsonl"
     wanted = expected(answer(played))
     file.write_text(recording.line(VERSION, SCENARIO, wanted) + "\n")
@@ -163,7 +163,7 @@ def test_a_recorded_line_says_what_the_reference_did(played, tmp_path):
     assert [each.path for each in recording.differences(read)] == ["message"]
 
 
-def test_without_go_there_is_one_line(monkeypatch, capsys):
+def test_missing_go_is_a_one_line_error(monkeypatch, capsys):
     monkeypatch.setenv("PATH", "/nowhere")
     assert main(["--kubelet-version", "1.34"]) == 2
     assert capsys.readouterr().err == (

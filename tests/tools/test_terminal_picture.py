@@ -1,4 +1,4 @@
-"""The pictures of the terminal views."""
+"""Pictures of the terminal views."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.terminal_picture import BEGIN, crowd, svg
 
 
 @pytest.mark.parametrize(("make", "text"), [(views.small, "NUMA"), (crowd, "DiskPressure")])
-def test_it_is_an_svg_that_fetches_nothing(make, text):
+def test_picture_is_an_svg_without_external_resources(make, text):
     drawing = svg(make(), "devicemanager", (), BEGIN)
     ElementTree.fromstring(drawing)
     assert text in drawing

@@ -1,5 +1,16 @@
-"""Benchmarks: what the mock kubelet costs, beside the baseline of the same run.
+"""Benchmarks: the cost of the mock kubelet, compared with a baseline in the same run.
 
-Every case runs in a fresh process, its plugin in another; whatever is compared is measured
-in turns within one run, so that a noisy machine hits both. Nothing here passes or fails.
+Input:  a ``Scale`` (sizes and repetitions) and the names of cases.
+Output: a table with a row per measurement, as text, JSON, documentation page and SVG.
+
+A *case* is a function that returns measurements; the modules of ``registry.MODULES`` have
+them. ``model`` computes the rows, ``report`` formats them, ``environment`` starts kubelets
+and plugins. ``reference`` compares with the real device manager instead.
+
+Invariants:
+* Each case runs in a new process, with its plugin in another one.
+* Times that are compared are taken alternately in one run, so that noise affects both.
+* No benchmark passes or fails; a missed goal is only printed.
+
+Start with ``__main__``, then ``admission``.
 """

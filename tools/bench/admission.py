@@ -1,4 +1,4 @@
-"""Admission: pod by pod, from several threads, and the end of pods."""
+"""Admission: one pod at a time and from several threads; release of pods."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from statistics import median
+from typing import TypeVar
 
 from devicemanager.core.pods import Pod
-from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from tools.bench.baseline import Baseline
 from tools.bench.clock import timed
 from tools.bench.environment import admit, node, pod
-from tools.bench.model import Case, Measurement
-from tools.bench.scale import Scale
+from tools.bench.model import Case, Measurement, Scale
 
+_T = TypeVar("_T")
 _THREADS = 8
 _FEW = 8
 _FLAT = 200
-"""Up to this many pods the goal is tighter, and a run is filled and emptied repeatedly."""
+"""Up to this number of pods, the goal is stricter and the node is filled repeatedly."""
 _BASELINE = "Allocate + durable write"
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Admission at every size, then what happens to many pods together."""
+    """Return the cases: admission at each size, then operations on many pods."""
     sized = [
         Case(f"admission-{devices}x{pods}", partial(admission, devices, pods, scale.samples))
         for devices, pods in scale.sizes
@@ -42,8 +42,10 @@ def cases(scale: Scale) -> list[Case]:
 def admission(
     devices: int, pods: int, samples: int = 0, nodes: int = 0, settings: Settings | None = None
 ) -> list[Measurement]:
-    """Pods until the node holds ``pods``, a baseline after each; again while that makes no
-    more than ``samples``."""
+    """Fill the node with ``pods`` pods, with a baseline after each.
+
+    Repeat it until there are about ``samples`` samples.
+    """
     taken: list[float] = []
     baseline: list[float] = []
     with (
@@ -51,11 +53,13 @@ def admission(
         Baseline(plugin.socket, kubelet.checkpoint_path) as raw,
     ):
         for _ in range(max(1, samples // pods)):
+            pods_to_admit = map(pod, range(pods))
+            times, least = _with_baseline(partial(admit, kubelet), pods_to_admit, raw, raw.both)
+            taken += times
+            baseline += least
             for number in range(pods):
-                taken.append(timed(partial(admit, kubelet, pod(number))))
-                raw.refresh()
-                baseline.append(timed(raw.both))
-            _empty(kubelet, pods)
+                kubelet.terminate(pod(number).uid)
+    # The name has no policy if there are no settings: --compare matches rows by name.
     policy = f", {settings.topology_policy}, {nodes} NUMA nodes" if settings else ""
     measured = Measurement(
         f"admission{policy}: {devices} devices, 0-{pods} pods",
@@ -67,23 +71,36 @@ def admission(
         devices=None if settings else devices,
         pods=pods,
     )
-    return [measured, *(_last_tenth(measured) if pods > _FLAT else _besides(measured))]
+    return [measured, *(_last_tenth(measured) if pods > _FLAT else _overhead(measured))]
 
 
-def _besides(run: Measurement) -> Iterator[Measurement]:
-    """What an admission takes that is neither the plugin's nor the disk's.
+def _with_baseline(
+    action: Callable[[_T], object], items: Iterable[_T], raw: Baseline, least: Callable[[], object]
+) -> tuple[list[float], list[float]]:
+    """Time the action for each item, and the baseline after each."""
+    taken, baseline = [], []
+    for item in items:
+        taken.append(timed(partial(action, item)))
+        # The baseline writes the same bytes as the action did.
+        raw.refresh()
+        baseline.append(timed(least))
+    return taken, baseline
 
-    Of the medians: the disk's own spread is larger than all of this.
+
+def _overhead(run: Measurement) -> Iterator[Measurement]:
+    """Yield the time of an admission without plugin and disk.
+
+    It is the difference of the medians, because single disk writes vary by more than that.
     """
     yield Measurement(
-        f"{run.name}, besides {_BASELINE}",
+        f"{run.name}, beyond {_BASELINE}",
         [median(run.samples) - median(run.baseline)],
         at_most=0.25 if (run.pods or 0) <= _FEW else None,
     )
 
 
 def _last_tenth(run: Measurement) -> Iterator[Measurement]:
-    """The end of the run, when the node is full: growth that a median hides."""
+    """Yield the end of the run, when the node is full: the median hides growth."""
     tenth = len(run.samples) // 10
     yield Measurement(
         f"{run.name}, the last tenth",
@@ -94,23 +111,14 @@ def _last_tenth(run: Measurement) -> Iterator[Measurement]:
     )
 
 
-def _empty(kubelet: MockKubelet, pods: int) -> None:
-    for number in range(pods):
-        kubelet.terminate(pod(number).uid)
-
-
 def _manifest(samples: int) -> list[Measurement]:
-    """From a dict, and the container started: what a test does."""
-    taken: list[float] = []
-    baseline: list[float] = []
+    """Admit manifests and start the containers, as a test does."""
     with (
         node(samples) as (kubelet, plugin),
         Baseline(plugin.socket, kubelet.checkpoint_path) as raw,
     ):
-        for number in range(samples):
-            taken.append(timed(partial(kubelet.admit, _as_manifest(pod(number)))))
-            raw.refresh()
-            baseline.append(timed(raw.both))
+        manifests = (_as_manifest(pod(number)) for number in range(samples))
+        taken, baseline = _with_baseline(kubelet.admit, manifests, raw, raw.both)
     name = f"admission of a dict, containers started: {samples} devices and pods"
     return [Measurement(name, taken, against=_BASELINE, baseline=baseline)]
 
@@ -131,7 +139,7 @@ def _as_manifest(of: Pod) -> dict[str, object]:
 
 
 def _threads(pods: int) -> list[Measurement]:
-    """A share of the pods from one thread, then as many from eight, in turns."""
+    """Admit a tenth of the pods from one thread, then a tenth from eight, alternately."""
     share = max(pods // 10, _THREADS)
     numbers = itertools.count()
     taken: dict[int, list[float]] = {1: [], _THREADS: []}
@@ -154,23 +162,19 @@ def _threads(pods: int) -> list[Measurement]:
 
 
 def _map(pool: Executor, action: Callable[[Pod], object], pods: Iterable[Pod]) -> None:
-    """Do something with every pod, and raise what it raised."""
+    """Run the action for each pod and raise its exceptions."""
     for _ in pool.map(action, pods):
         pass
 
 
 def _release(pods: int) -> list[Measurement]:
-    released: list[float] = []
-    baseline: list[float] = []
     with (
         node(pods) as (kubelet, plugin),
         Baseline(plugin.socket, kubelet.checkpoint_path) as raw,
     ):
         admit(kubelet, *map(pod, range(pods)))
-        for number in range(pods):
-            released.append(timed(partial(kubelet.terminate, pod(number).uid)))
-            raw.refresh()
-            baseline.append(timed(raw.write))
+        uids = (pod(number).uid for number in range(pods))
+        released, baseline = _with_baseline(kubelet.terminate, uids, raw, raw.write)
     return [
         Measurement(
             f"release of a pod: {pods}-0 pods",
@@ -182,7 +186,7 @@ def _release(pods: int) -> list[Measurement]:
 
 
 def _terminate(pods: int) -> list[Measurement]:
-    """All at once, as when a node is drained."""
+    """Terminate all pods in one call, as when a node is drained."""
     with node(pods) as (kubelet, _):
         admit(kubelet, *map(pod, range(pods)))
         uids = [pod(number).uid for number in range(pods)]

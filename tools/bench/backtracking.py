@@ -1,7 +1,7 @@
-"""The plain search that the claim allocator is compared with.
+"""Plain backtracking search, the baseline of the claim allocator.
 
-One device after the other for one request after the other, in order, undone when it leads
-nowhere: what anybody would write first. It counts its picks and gives up after some.
+It tries the devices in order for one request after the other and goes back at a dead end,
+the first approach that comes to mind. It counts its picks and stops after a limit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tools.bench.claimcases import ClaimCase
 
 
 class GivenUpError(Exception):
-    """The picks are spent."""
+    """The limit of picks is reached."""
 
 
 @attrs.frozen
 class Tried:
-    """What came of a search."""
+    """Result of a search."""
 
     picks: int
     found: bool
@@ -29,7 +29,7 @@ class Tried:
 
 
 def backtrack(case: ClaimCase, most: int) -> Tried:
-    """Search an idle node for the case's claims with ``most`` picks."""
+    """Search an idle node for the case's claims with up to ``most`` picks."""
     search = _Search(case.inventory, case.claims, most)
     try:
         return Tried(search.picks, search.request(0), False)
@@ -62,9 +62,11 @@ class _Search:
             if number in self._taken or not wanted.eligible >> number & 1:
                 continue
             device = self._devices[number]
+            # Devices that do not match count, too: the limit bounds the time of the search.
             self._count()
             if not self._matches(wanted, device, picked) or not self._pay(device, 1):
                 continue
+            # Only later devices, because the order of picks in a request does not matter.
             self._taken.add(number)
             if self._pick(place, wanted, number + 1, [*picked, number]):
                 return True

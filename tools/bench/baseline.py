@@ -1,14 +1,13 @@
-"""The baseline of an admission: what no kubelet can do without.
+"""Baseline of an admission: the minimum that any kubelet has to do.
 
-One Allocate round trip to the same plugin and one durable write of the same bytes, each as
-plain as Python can do it: a stub of grpc, and system calls.
+This is one Allocate call to the same plugin and one durable write of the same bytes, each as
+direct as possible in Python: a grpcio stub, and system calls.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import grpc
@@ -19,13 +18,13 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 
 
 class Baseline:
-    """A connection of its own to the plugin, and a file beside the checkpoint."""
+    """Separate connection to the plugin, and a file beside the checkpoint."""
 
     def __init__(self, socket: Path, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
         self._file = str(checkpoint.with_name(".floor"))
         self._temporary = str(checkpoint.with_name(".floor.tmp"))
-        # As every connection to a plugin: not the kubelet's own.
+        # Without a local pool, gRPC would share the kubelet's connection.
         self._channel = grpc.insecure_channel(
             sockets.target(socket), [("grpc.use_local_subchannel_pool", 1)]
         )
@@ -37,15 +36,15 @@ class Baseline:
         self.allocate()
 
     def allocate(self) -> None:
-        """One round trip."""
+        """Call Allocate once."""
         self._allocate(self._request)
 
     def refresh(self) -> None:
-        """From now on write what the checkpoint holds now."""
+        """Read the checkpoint, so that ``write`` writes its current content."""
         self._bytes = self._checkpoint.read_bytes()
 
     def write(self) -> None:
-        """One write, as durable as the kubelet's by default."""
+        """Write once with the kubelet's default durability: flush the file, then rename it."""
         descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.write(descriptor, self._bytes)
         os.fsync(descriptor)
@@ -53,17 +52,12 @@ class Baseline:
         os.rename(self._temporary, self._file)  # noqa: PTH104  # the baseline has no Path
 
     def both(self) -> None:
-        """The baseline of one admission."""
+        """Do what one admission needs at least."""
         self.allocate()
         self.write()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._channel.close()

@@ -1,4 +1,4 @@
-"""Growth curves as SVG: what an admission costs as devices and pods grow."""
+"""Growth curves as SVG: cost of an admission by number of devices and pods."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Point = tuple[float, float]
 
 @attrs.frozen
 class _Panel:
-    """One diagram with logarithmic axes: devices (and as many pods) to the right."""
+    """Diagram with logarithmic axes; x is the number of devices and of pods."""
 
     title: str
     curves: Sequence[tuple[str, str, Sequence[Point]]]
-    """Name, colour and points of each."""
+    """Name, colour and points of each curve."""
     left: int
 
     def text(self) -> Iterable[str]:
@@ -66,7 +66,8 @@ class _Panel:
 
 
 def _scale(low: float, high: float, begin: float, end: float) -> Callable[[float], float]:
-    """A logarithmic scale. All points of one value stand at its beginning."""
+    """Return a logarithmic scale. If ``low`` is ``high``, it maps that value to ``begin``."""
+    # log(1) is 0 if there is only one value.
     span = math.log(high / low) or 1.0
     return lambda value: begin + (end - begin) * math.log(value / low) / span
 
@@ -87,7 +88,7 @@ def _text(
 
 
 def growth(rows: Iterable[Row]) -> str:
-    """The SVG. Sizes with other numbers of pods than devices are left out."""
+    """Return the SVG. Skip sizes whose numbers of pods and devices differ."""
     points = sorted(
         (row for row in rows if row.devices and row.devices == row.pods and row.baseline),
         key=lambda row: row.devices or 0,

@@ -1,7 +1,7 @@
-"""Claims that are large, and claims that are hard, over inventories made for them.
+"""Large claims and hard claims, each with an inventory.
 
-The hard ones are the worst cases that the allocator's search is known for; the tests ask
-for their answers and steps, the benchmarks for their times.
+The hard ones are the known worst cases of the allocator's search. Tests check their results
+and steps, benchmarks measure their times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DRIVER = "gpu.example.com"
 
 @attrs.frozen(eq=False)
 class ClaimCase:
-    """A joint call of claims on an idle node."""
+    """Claims to allocate together on an idle node."""
 
     what: str
     inventory: Inventory
@@ -34,7 +34,7 @@ class ClaimCase:
 
 
 def plain_inventory(devices: int, pools: int = 8, groups: int = 16) -> Inventory:
-    """Devices without charges, spread over pools and over the values of ``numa``."""
+    """Return devices without charges, spread over pools and over the values of ``numa``."""
     return Inventory.of(
         _pool(
             f"node-{number}",
@@ -45,7 +45,7 @@ def plain_inventory(devices: int, pools: int = 8, groups: int = 16) -> Inventory
 
 
 def partitions(cards: int = 4) -> Inventory:
-    """Cards of 7 slices, each offered as partitions of 3 kinds: 1, 2 and 4 slices."""
+    """Return cards of 7 slices, each advertised as partitions of 1, 2 and 4 slices."""
     kinds = {1: 4, 2: 2, 4: 2}
     return Inventory.of(
         _pool(
@@ -62,17 +62,17 @@ def partitions(cards: int = 4) -> Inventory:
 
 
 def of_size(inventory: Inventory, size: int) -> int:
-    """The partitions of so many slices, as a set."""
+    """Return the set of partitions with ``size`` slices."""
     return inventory.partition(["numa"])[(size,)]
 
 
 def claim(inventory: Inventory, count: int, match: tuple[str, ...] = (), name: str = "c") -> Claim:
-    """A claim of ``count`` devices, any of the inventory."""
+    """Return a claim of any ``count`` devices of the inventory."""
     return _claim(name, [Alternative("claims[0]", inventory.everything, count=count, match=match)])
 
 
 def partition_claim(inventory: Inventory, wanted: Mapping[int, int]) -> Claim:
-    """A claim of partitions: slices to count."""
+    """Return a claim of partitions; ``wanted`` maps slices to count."""
     return _claim(
         "c",
         *[
@@ -131,7 +131,8 @@ def wide_before_narrow(requests: int = 12) -> ClaimCase:
 
 
 def independent_set(vertices: int = 60, edges: int = 180, wanted: int = 32) -> ClaimCase:
-    """Devices as vertices, budgets of one as edges. Nobody knows a short way."""
+    """Return devices as vertices and budgets of one as edges: an NP-hard problem."""
+    # Seeded, so that all runs search in the same graph.
     random = Random(1)
     ends = sorted({tuple(sorted(random.sample(range(vertices), 2))) for _ in range(edges)})
     charges: list[dict[str, int]] = [{} for _ in range(vertices)]
@@ -148,7 +149,7 @@ def independent_set(vertices: int = 60, edges: int = 180, wanted: int = 32) -> C
 
 
 def alternatives_that_collide(instances: int = 12) -> ClaimCase:
-    """Each instance has 8 alternatives, and all together are one device short."""
+    """Return instances of 8 alternatives that together need one device too many."""
     inventory = plain_inventory(instances - 1, 1, 1)
     sets = [inventory.everything & ~(1 << i) for i in range(8)]
     requests = [
@@ -163,7 +164,7 @@ def alternatives_that_collide(instances: int = 12) -> ClaimCase:
 
 
 def staircase(requests: int = 24) -> ClaimCase:
-    """Request i may have the devices 0 to i: the only answer is the last the order tries."""
+    """Return requests with one solution, which a search in order tries last."""
     inventory = plain_inventory(requests, 1, 1)
     alternatives = [
         [Alternative(f"claims[{i}]", (1 << (requests - i)) - 1)] for i in range(requests)
@@ -176,7 +177,7 @@ def staircase(requests: int = 24) -> ClaimCase:
 
 
 def knapsack(devices: int = 40) -> ClaimCase:
-    """Shares that must add up, of two resources that pull apart."""
+    """Return a shared request for two resources; devices have much of one or of the other."""
     random = Random(2)
     made = [
         Device(
@@ -188,6 +189,7 @@ def knapsack(devices: int = 40) -> ClaimCase:
         for i, up in enumerate(random.randint(1, 99) for _ in range(devices))
     ]
     inventory = Inventory.of([Pool(PoolKey(DRIVER, "links"), made)])
+    # 18 devices, the limit, have 1800 units of both together; this wants 1802.
     wanted = {"up": 901, "down": 901}
     return ClaimCase(
         f"two resources of {devices} devices to be shared, one unit too much wanted",

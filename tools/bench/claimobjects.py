@@ -1,4 +1,4 @@
-"""Pools, a class and claims as users write them, in any number."""
+"""Generated pools, a class and claims in the form that users write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from devicemanager.core.quantity import NANOS, Quantity
 NODE = "n1"
 _DRIVER = "gpu.example.com"
 _PROJECTIONS = 50
-"""How many different values the attributes that constraints read have together."""
+"""Number of distinct combinations of the attributes that constraints read."""
 _GIB = 2**30 * NANOS
 
 
@@ -33,7 +33,7 @@ def _device(place: int) -> api.Device:
 
 
 def claim(number: int, count: int) -> api.DeviceClaim:
-    """Devices of one NUMA node and enough memory."""
+    """Return a claim of devices with enough memory on one NUMA node."""
     detail = api.ClaimDetail(
         device_class="gpu",
         constraints="device.memory >= '40Gi' && device.numa < 4",
@@ -44,7 +44,7 @@ def claim(number: int, count: int) -> api.DeviceClaim:
 
 
 def allocator(devices: int, pools: int = 4) -> Allocator:
-    """A node with its pools, and no claim."""
+    """Return an allocator with pools and without claims."""
     store = ObjectStore()
     for number in range(pools):
         store.publish(pool(number, devices // pools))

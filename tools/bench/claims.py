@@ -1,6 +1,6 @@
-"""Structured claims: the search beside a plain one, and the whole way of a claim.
+"""Structured claims: the search compared with a plain one, and whole allocations.
 
-All of it computes and waits for nobody, so the times are the processor's.
+Nothing here waits, so the times are CPU times.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from tools.bench.backtracking import backtrack
 from tools.bench.claimcases import ClaimCase
 from tools.bench.clock import computed, in_turns
 from tools.bench.memory import resident
-from tools.bench.model import Case, Measurement
-from tools.bench.scale import Scale
+from tools.bench.model import Case, Measurement, Scale
 
 _PICKS: Final = 100_000
-"""After so many picks the plain search gives up: as many as ours may take steps."""
+"""Limit of the plain search; the allocator has the same limit of steps."""
 _FEWEST: Final = 200
-"""Devices of the smallest node: fewer than 8 that match would be another question."""
+"""Devices of the smallest node; it needs groups of at least 8 matching devices."""
 _GOALS: Final[dict[Callable[[], ClaimCase], float]] = {
     claimcases.one_too_few: 10,
     claimcases.small_groups: 10,
@@ -34,20 +33,20 @@ _GOALS: Final[dict[Callable[[], ClaimCase], float]] = {
     claimcases.staircase: 100,
     claimcases.knapsack: 1_000,
 }
-"""For the medians, in ms."""
+"""Goals for the medians, in ms."""
 
 
 def cases(scale: Scale) -> list[Case]:
-    """What is usual, what is large, what is hard, and what the ledger costs."""
+    """Return the cases: usual, large and hard claims, and the ledger."""
     few = -(-scale.samples // 30)
     devices = max(_FEWEST, min(1_000, scale.devices))
     hard = max(1, few // 3)
     return [
         Case("claim-search", partial(_search, devices, scale.samples)),
         Case("claim-search-many", partial(_search, max(_FEWEST, scale.devices), few)),
-        Case("claim-partitions", partial(_beside, claimcases.full_cards, 25, few)),
+        Case("claim-partitions", partial(_compare_searches, claimcases.full_cards, 25, few)),
         *[
-            Case(f"claim-worst-{make.__name__}", partial(_beside, make, at_most, hard))
+            Case(f"claim-worst-{make.__name__}", partial(_compare_searches, make, at_most, hard))
             for make, at_most in _GOALS.items()
         ],
         Case("claims-in-sequence", partial(_sequence, devices, few)),
@@ -57,13 +56,13 @@ def cases(scale: Scale) -> list[Case]:
 
 
 def _search(devices: int, samples: int) -> list[Measurement]:
-    """A claim of 8 that match: the whole way with its pools just published and with them
-    known, and the search alone."""
+    """Allocate a claim of 8 matching devices: with new pools, with known pools, search only."""
     at_most = 25 if devices <= 1_000 else 100
     known = claimobjects.allocator(devices)
     known.submit(claimobjects.claim(0, 8))
     fresh, warm = [], []
     for number in range(samples):
+        # Alternate the number of devices, because republishing an equal pool changes nothing.
         known.store.publish(claimobjects.pool(0, devices // 4 - number % 2))
         fresh.append(computed(partial(_allocate, known)))
         known.release("default/c0")
@@ -73,7 +72,7 @@ def _search(devices: int, samples: int) -> list[Measurement]:
     return [
         Measurement(f"{name}, a pool just published", fresh, at_most=at_most),
         Measurement(name, warm, at_most=at_most),
-        *_beside(partial(claimcases.matching, devices), 5, samples),
+        *_compare_searches(partial(claimcases.matching, devices), 5, samples),
     ]
 
 
@@ -81,25 +80,27 @@ def _allocate(allocator: Allocator) -> None:
     allocator.allocate(["default/c0"], claimobjects.NODE)
 
 
-def _beside(make: Callable[[], ClaimCase], at_most: float, samples: int) -> list[Measurement]:
-    """Ours and the plain search over the same input, in turns."""
+def _compare_searches(
+    make: Callable[[], ClaimCase], at_most: float, samples: int
+) -> list[Measurement]:
+    """Run the allocator's search and the plain search alternately on the same input."""
     case = make()
     outcome = solve(case.inventory, Ledger(), case.claims)
     tried = backtrack(case, _PICKS)
-    came = type(outcome).__name__.lower().replace("undecided", "cut off")
-    theirs = f"plain search, given up at {_PICKS} picks" if tried.given_up else "plain search"
+    result = type(outcome).__name__.lower().replace("undecided", "cut off")
+    against = f"plain search, given up at {_PICKS} picks" if tried.given_up else "plain search"
     times = in_turns(
         samples,
         lambda: solve(case.inventory, Ledger(), case.claims),
         lambda: backtrack(case, _PICKS),
         take=computed,
     )
-    name = f"search: {case.what}: {came}"
-    return [Measurement(name, times[0], against=theirs, baseline=times[1], at_most=at_most)]
+    name = f"search: {case.what}: {result}"
+    return [Measurement(name, times[0], against=against, baseline=times[1], at_most=at_most)]
 
 
 def _sequence(devices: int, samples: int) -> list[Measurement]:
-    """100 claims of 8, one after the other."""
+    """Allocate 100 claims, one after the other."""
     times = []
     for _ in range(samples):
         allocator = claimobjects.allocator(devices)
@@ -116,12 +117,12 @@ def _allocate_each(allocator: Allocator, claims: int) -> None:
 
 
 def _ledger(devices: int, samples: int) -> list[Measurement]:
-    """Release and rebuild, with a claim for each device."""
+    """Release claims and restore the ledger, with a claim for each device."""
     inventory = claimcases.plain_inventory(devices)
     ledger = Ledger()
     for number in range(devices):
-        asked = claimcases.claim(inventory, 1, name=f"c{number}")
-        outcome = solve(inventory, ledger, [asked])
+        claim = claimcases.claim(inventory, 1, name=f"c{number}")
+        outcome = solve(inventory, ledger, [claim])
         assert isinstance(outcome, Solution), "there is a device for each claim"
         ledger.commit(inventory, outcome.allocations)
     state = ledger.state()
@@ -136,7 +137,7 @@ def _ledger(devices: int, samples: int) -> list[Measurement]:
 
 
 def _memory(devices: int) -> list[Measurement]:
-    """Pools as published, and what the allocator makes of them once it has been asked."""
+    """Measure published pools together with the allocator's index, built at the first claim."""
     before = resident()
     allocator = claimobjects.allocator(devices)
     allocator.submit(claimobjects.claim(0, 1))

@@ -1,10 +1,9 @@
-"""A PodResources client in a process of its own, which decodes nothing.
+"""PodResources client in a separate process; it does not decode responses.
 
-``SOCKET [BARE_SOCKET]``. A line with a number on stdin asks for that many calls of List,
-each followed by two calls of the bare server if there is one: one that is answered with
-nothing and one that is answered with as many bytes as List. Names after the number ask for
-these alone: ``list``, ``nothing``, ``same``. The answer is one JSON list of times, in ms, per
-method.
+Arguments: ``SOCKET [BARE_SOCKET]``. Each line on stdin is a number of rounds, optionally
+followed by method names. A round calls the named methods, or all: ``list`` (List), and on
+the bare server ``nothing`` (empty response) and ``same`` (a response of List's size). The
+response is a JSON list with the times per method in ms.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SIZE_LIMIT: Final = 64 * 1024 * 1024
 
 
 def _call(socket: str, method: str) -> Callable[[], object]:
-    """A call without a message, over a connection of its own that is up already."""
+    """Return a call with an empty request over a separate, established connection."""
     options = [
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_receive_message_length", _SIZE_LIMIT),
@@ -41,15 +40,15 @@ def _call(socket: str, method: str) -> Callable[[], object]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Connect, say "ready", and measure what is asked for until stdin ends."""
+    """Connect, print "ready", and measure until stdin is closed."""
     calls = {"list": _call(arguments[0], LIST)}
     for bare in arguments[1:]:
         calls |= {"nothing": _call(bare, NOTHING), "same": _call(bare, SAME)}
     print("ready", flush=True)
     for line in sys.stdin:
         number, *names = line.split()
-        asked = [calls[name] for name in names or calls]
-        print(json.dumps(in_turns(int(number), *asked)), flush=True)
+        selected = [calls[name] for name in names or calls]
+        print(json.dumps(in_turns(int(number), *selected)), flush=True)
 
 
 if __name__ == "__main__":

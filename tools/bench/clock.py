@@ -1,4 +1,4 @@
-"""Taking times."""
+"""Measure times."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable
 
 now = time.perf_counter
-"""Seconds on a clock that all processes of the machine share."""
+"""Time in seconds; the clock is the same in all processes of the machine."""
 
 
 def timed(action: Callable[[], object]) -> float:
-    """How long ``action`` takes, in ms."""
+    """Return the duration of ``action`` in ms."""
     begin = now()
     action()
     return (now() - begin) * 1000
 
 
 def computed(action: Callable[[], object]) -> float:
-    """How much of the processor ``action`` takes, in ms: for what waits for nobody."""
+    """Return the CPU time of ``action`` in ms, for actions that never wait."""
     begin = time.process_time()
     action()
     return (time.process_time() - begin) * 1000
@@ -28,7 +28,7 @@ def in_turns(
     *actions: Callable[[], object],
     take: Callable[[Callable[[], object]], float] = timed,
 ) -> list[list[float]]:
-    """Do each action ``count`` times, one after the other; the times of each, in ms."""
+    """Run all actions alternately, ``count`` times; return the times of each in ms."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(count):
         for action, taken in zip(actions, times, strict=True):

@@ -1,4 +1,4 @@
-"""What the cases stand on: a mock kubelet here, its plugin in a process of its own."""
+"""Environment of the cases: a mock kubelet in this process, its plugin in another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from devicemanager.core.ids import ContainerName, PodUid, ResourceName
@@ -21,7 +20,7 @@ _TIMEOUT = 60.0
 
 
 class Helper:
-    """A module running in another process, spoken with line by line."""
+    """Module that runs in another process and answers each line with a line."""
 
     def __init__(self, module: str, *arguments: object) -> None:
         self._process = subprocess.Popen(
@@ -33,32 +32,27 @@ class Helper:
         self._read()
 
     def ask(self, line: str) -> str:
-        """Say something, and return the answer."""
-        stream = _there(self._process.stdin)
+        """Send a line and return the response."""
+        stream = _pipe(self._process.stdin)
         stream.write(f"{line}\n")
         stream.flush()
         return self._read()
 
     def _read(self) -> str:
-        line = _there(self._process.stdout).readline()
+        line = _pipe(self._process.stdout).readline()
         if not line:
-            raise RuntimeError(f"{self._process.args!r} ended: see its message above")
+            raise RuntimeError(f"{self._process.args!r} exited: see its message above")
         return line.strip()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._process:
-            _there(self._process.stdin).close()
+            _pipe(self._process.stdin).close()
 
 
-def _there(stream: IO[str] | None) -> IO[str]:
+def _pipe(stream: IO[str] | None) -> IO[str]:
     assert stream is not None, "the process was started with pipes"
     return stream
 
@@ -71,16 +65,16 @@ class PluginProcess(Helper):
         super().__init__("tools.bench.plugin", directory, devices, nodes, sockets)
 
     def register(self) -> float:
-        """Register all sockets, and return when that began."""
+        """Register all sockets and return the time at which that started."""
         return float(self.ask("register"))
 
     def change(self, stream: int, repeats: int = 0) -> float:
-        """Send the last list ``repeats`` times and then a change; when that began."""
+        """Send the last list ``repeats`` times, then a change. Return the start time."""
         return float(self.ask(f"{stream} {repeats}"))
 
 
 def topology(nodes: int) -> NumaTopology:
-    """NUMA nodes 0, 1, …"""
+    """Return a topology with the NUMA nodes 0, 1, …"""
     return NumaTopology.of(range(nodes))
 
 
@@ -88,8 +82,8 @@ def topology(nodes: int) -> NumaTopology:
 def node(
     devices: int, nodes: int = 0, settings: Settings | None = None, sockets: int = 1
 ) -> Iterator[tuple[MockKubelet, PluginProcess]]:
-    """A kubelet and its plugin, registered and listed."""
-    # The plugin is closed first, as the kubelet's directory is its own.
+    """Run a kubelet with a registered plugin whose devices are known."""
+    # The plugin must exit first: its socket is in the kubelet's directory.
     with (
         MockKubelet(settings=settings) as kubelet,
         PluginProcess(kubelet.plugin_dir, devices, nodes, sockets) as plugin,
@@ -101,7 +95,8 @@ def node(
 
 
 def pod(number: int) -> Pod:
-    """A pod with one container that asks for one device."""
+    """Return a pod with one container that requests one device."""
+    # UIDs of equal length below, so that all entries of the checkpoint have the same size.
     limits = {ResourceName(resource_name(0)): 1}
     container = Container(ContainerName("main"), limits, requests=limits)
     uid = PodUid(f"00000000-0000-4000-8000-{number:012}")
@@ -109,7 +104,6 @@ def pod(number: int) -> Pod:
 
 
 def admit(kubelet: MockKubelet, *pods: Pod) -> None:
-    """Admit pods, without starting their containers. Raises Rejected: there must be devices
-    for all of them."""
+    """Admit pods without starting their containers. Raises Rejected."""
     for each in pods:
         kubelet.admit(each, start=False).raise_for_rejection()

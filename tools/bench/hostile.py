@@ -1,7 +1,7 @@
-"""A plugin in a process of its own whose lists are made to take long.
+"""Hostile plugins in a separate process; their device lists take as long as possible.
 
-``DIRECTORY``, then on stdin the name of a list from ``tools.attack.lists``, a line each. It
-is sent by a plugin of its own; answered with the time at which its registration began.
+Argument: ``DIRECTORY``. Each line on stdin is the name of a list from ``tools.attack.lists``.
+A new plugin sends it; the response is the time at which its registration started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.bench.clock import now
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until stdin ends."""
+    """Serve until stdin is closed."""
     directory = Path(arguments[0])
     target = Target(directory.parent)
     print("ready", flush=True)
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
             begin = now()
             register(target, socket.name, f"hostile.example.com/{name}")
             print(begin, flush=True)
-        # Streams still wait for something to send: there is nothing to clean up.
+        # Skip the shutdown: open streams would block it.
         os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Device lists: from the plugin's message to what everybody can see."""
+"""Device lists: from the plugin's message to the kubelet's capacity."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from protos import deviceplugin_v1beta1_grpc as dp_grpc
 from tools.attack.lists import WORST
 from tools.bench.clock import now
 from tools.bench.environment import Helper, PluginProcess, node
-from tools.bench.model import Case, Measurement
-from tools.bench.scale import Scale
+from tools.bench.model import Case, Measurement, Scale
 
 _HOSTILE: Final = "tools.bench.hostile"
 _NODES: Final = 2
 _REPEATS: Final = 50
 _TIMEOUT: Final = 60.0
 _KUBELET, _RAW = 0, 1
-"""The plugin's streams, in the order in which they were opened."""
+"""Streams of the plugin, numbered in the order in which they were opened."""
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Large lists, lists that say nothing new, many plugins."""
+    """Return the cases: changed, identical, large and hostile lists; many plugins."""
     return [
         Case("change", partial(_change, scale.devices, scale.samples)),
         Case("identical", partial(_identical, scale.devices, -(-scale.samples // 10))),
@@ -41,10 +40,10 @@ def cases(scale: Scale) -> list[Case]:
 
 
 class _Listed:
-    """When lists were seen: an event tells of a list that is counted already."""
+    """Times at which lists took effect: the kubelet publishes the event after that."""
 
     def __init__(self, kubelet: MockKubelet, *others: EventKind) -> None:
-        """``others`` are events that count as well."""
+        """``others`` are further event kinds to wait for."""
         self._kinds = (EventKind.DEVICES_UPDATED, *others)
         self._times: queue.SimpleQueue[float] = queue.SimpleQueue()
         kubelet.events.subscribe(self._on_event)
@@ -53,8 +52,9 @@ class _Listed:
         if event.kind in self._kinds:
             self._times.put(now())
 
+    # The events' callback measures the time, because the waiting thread wakes up later.
     def next(self) -> float:
-        """When the next list was counted."""
+        """Return the time at which the next list took effect."""
         return self._times.get(timeout=_TIMEOUT)
 
 
@@ -72,13 +72,17 @@ def _visible(plugin: PluginProcess, listed: _Listed, repeats: int = 0) -> float:
 
 
 def _identical(devices: int, samples: int) -> list[Measurement]:
-    """Many equal lists before a changed one, less that one; beside a caller that only
-    reads."""
+    """Send identical lists before a changed one, and subtract the time of the changed one.
+
+    The baseline is a client that only reads the messages.
+    """
     seen: list[float] = []
     read: list[float] = []
     with node(devices, _NODES) as (kubelet, plugin), _raw_stream(plugin) as raw:
         listed = _Listed(kubelet)
         for _ in range(samples):
+            # An identical list has no visible effect. Therefore measure it by how long it
+            # delays the changed list that follows.
             alone = _visible(plugin, listed)
             seen.append((_visible(plugin, listed, _REPEATS) - alone) / _REPEATS)
             alone = _read(plugin, raw)
@@ -104,7 +108,7 @@ def _raw_stream(plugin: PluginProcess) -> Iterator[Iterator[bytes]]:
 
 
 def _read(plugin: PluginProcess, raw: Iterator[bytes], repeats: int = 0) -> float:
-    # The messages wait in the connection until they are asked for.
+    # Read in a thread from the start, because unread messages stay in the connection.
     with ThreadPoolExecutor(1) as pool:
         last = pool.submit(_read_all, raw, repeats + 1)
         begin = plugin.change(_RAW, repeats)
@@ -141,7 +145,7 @@ def _plugins(count: int) -> list[Measurement]:
 
 
 def _worst(count: int) -> list[Measurement]:
-    """Lists that are made to take long, of all kinds that are known; the slowest counts."""
+    """Send each kind of hostile list; return the slowest."""
     with MockKubelet() as kubelet, Helper(_HOSTILE, kubelet.plugin_dir) as plugin:
         answered = _Listed(kubelet, EventKind.STREAM_ENDED)
         taken = []

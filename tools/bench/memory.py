@@ -1,4 +1,4 @@
-"""Memory: the resident set of the kubelet's process."""
+"""Memory: resident set size of the kubelet's process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Final
 
 from devicemanager.kubelet.mock import MockKubelet
 from tools.bench.environment import PluginProcess, admit, node, pod
-from tools.bench.model import Case, Measurement
+from tools.bench.model import Case, Measurement, Scale
 from tools.bench.plugin import RESOURCE
-from tools.bench.scale import Scale
 from tools.bench.startup import running
 
 _KB, _MB = 1000, 1_000_000
@@ -21,7 +20,7 @@ _TIMEOUT: Final = 60.0
 
 
 def cases(scale: Scale) -> list[Case]:
-    """At rest, and what devices and pods add."""
+    """Return the cases: memory at rest, per device and per pod."""
     return [
         Case("rest", _rest),
         Case("per-device", partial(_per_device, scale.many_devices)),
@@ -30,7 +29,8 @@ def cases(scale: Scale) -> list[Case]:
 
 
 def resident(process: int | str = _SELF) -> int:
-    """Bytes of memory that a process has now."""
+    """Return the resident set size of a process in bytes."""
+    # Garbage would count as memory of the devices or pods.
     gc.collect()
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
@@ -53,7 +53,8 @@ def _per_device(devices: int) -> list[Measurement]:
         before = resident()
         plugin.register()
         kubelet.wait_for_resource(RESOURCE, devices, timeout=_TIMEOUT)
-        # The second list leaves behind what decoding the first one has taken.
+        # The allocator reuses the memory of decoding the first list for the second: what remains
+        # is the memory of the devices.
         plugin.change(0)
         kubelet.wait_for_resource(RESOURCE, devices - 1, timeout=_TIMEOUT)
         added = resident() - before
@@ -61,7 +62,7 @@ def _per_device(devices: int) -> list[Measurement]:
 
 
 def _per_pod(pods: int) -> list[Measurement]:
-    """Of the second half of the pods: the first half has paid for what is there once."""
+    """Measure the second half of the pods; the first half includes one-time costs."""
     half = pods // 2
     with node(pods) as (kubelet, _):
         admit(kubelet, *map(pod, range(half)))

@@ -1,47 +1,47 @@
-"""What a benchmark hands out, and the statistics over it."""
+"""Measurements, statistics over them, and scales."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
+from typing import Final
 
 import attrs
 
 
 @attrs.frozen
 class Measurement:
-    """One line of the table, as one process measured it."""
+    """Samples of one process for one row of the table."""
 
     name: str
     samples: Sequence[float]
-    """In ``unit``."""
+    """Samples in ``unit``."""
     unit: str = "ms"
     against: str = ""
-    """What ``baseline`` is, for people."""
+    """Name of the baseline."""
     baseline: Sequence[float] = ()
-    """Samples of what this is compared with, taken in turns with ``samples``."""
+    """Samples of the baseline, taken alternately with ``samples``."""
     at_most: float | None = None
-    """The goal for the median, in ``unit``."""
+    """Goal for the median, in ``unit``."""
     at_most_ratio: float | None = None
-    """The goal for the ratio of the medians."""
+    """Goal for the ratio of the medians."""
     rate: str = ""
-    """What happens once per sample ("pods"), if that many a second is of interest. Only
-    for samples in ms."""
+    """Unit of "per s", such as "pods", if one of it is done per sample. Only for ms."""
     devices: int | None = None
     pods: int | None = None
-    """Set for a point of the growth curves."""
+    """Number of devices and pods; set for points of the growth curves."""
 
 
 @attrs.frozen
 class Case:
-    """Something that is measured in a process of its own."""
+    """Benchmark that runs in a separate process."""
 
     name: str
     run: Callable[[], list[Measurement]]
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which ``share`` of the samples lie, between neighbours."""
+    """Return the quantile ``share`` (0 to 1), interpolated between neighbours."""
     position = share * (len(ordered) - 1)
     low = int(position)
     high = min(low + 1, len(ordered) - 1)
@@ -50,7 +50,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 @attrs.frozen
 class Row:
-    """A line of the table: the samples of all processes together."""
+    """Row of the table: statistics over the samples of all processes."""
 
     name: str
     unit: str
@@ -63,12 +63,12 @@ class Row:
     rate: str = ""
     against: str = ""
     baseline: float | None = None
-    """The median of what this is compared with."""
+    """Median of the baseline."""
     ratio: float | None = None
-    """Of the medians within one process; the median over the processes."""
+    """Median over the processes of the ratio of the two medians in a process."""
     lowest_ratio: float | None = None
     highest_ratio: float | None = None
-    """The range over the processes."""
+    """Range of that ratio over the processes."""
     at_most: float | None = None
     at_most_ratio: float | None = None
     devices: int | None = None
@@ -76,15 +76,15 @@ class Row:
 
     @property
     def missed(self) -> bool:
-        """Whether a goal was missed."""
-        over = self.at_most is not None and self.p50 > self.at_most
-        if self.at_most_ratio is None or self.ratio is None:
-            return over
-        return over or self.ratio > self.at_most_ratio
+        """True if a goal was missed."""
+        goals = ((self.p50, self.at_most), (self.ratio, self.at_most_ratio))
+        return any(
+            value > at_most for value, at_most in goals if value is not None and at_most is not None
+        )
 
 
 def rows(runs: Iterable[Sequence[Measurement]]) -> list[Row]:
-    """One row per name, over the measurements of several runs of one case."""
+    """Return a row per name over the measurements of several runs of one case."""
     by_name: dict[str, list[Measurement]] = {}
     for run in runs:
         for measurement in run:
@@ -95,21 +95,15 @@ def rows(runs: Iterable[Sequence[Measurement]]) -> list[Row]:
 def _row(runs: Sequence[Measurement]) -> Row:
     first = runs[0]
     ordered = sorted(sample for run in runs for sample in run.samples)
+    copied = ("name", "unit", "rate", "against", "at_most", "at_most_ratio", "devices", "pods")
     row = Row(
-        name=first.name,
-        unit=first.unit,
         count=len(ordered),
         p25=quantile(ordered, 0.25),
         p50=quantile(ordered, 0.5),
         p75=quantile(ordered, 0.75),
         p99=quantile(ordered, 0.99),
         per_second=1000 / fmean(ordered) if first.rate else None,
-        rate=first.rate,
-        against=first.against,
-        at_most=first.at_most,
-        at_most_ratio=first.at_most_ratio,
-        devices=first.devices,
-        pods=first.pods,
+        **{name: getattr(first, name) for name in copied},
     )
     return _compared(row, runs) if first.baseline else row
 
@@ -120,7 +114,7 @@ def _compared(row: Row, runs: Sequence[Measurement]) -> Row:
     return attrs.evolve(
         row,
         baseline=baseline,
-        # Not of the medians over all processes: the machine may have been slower in one.
+        # Not the ratio of the medians over all processes: one may have run on a slower machine.
         ratio=_median(ratios),
         lowest_ratio=min(ratios),
         highest_ratio=max(ratios),
@@ -129,3 +123,68 @@ def _compared(row: Row, runs: Sequence[Measurement]) -> Row:
 
 def _median(samples: Iterable[float]) -> float:
     return quantile(sorted(samples), 0.5)
+
+
+@attrs.frozen
+class Scale:
+    """Sizes and repetitions of a run."""
+
+    sizes: tuple[tuple[int, int], ...]
+    """Devices and pods of the admission and List cases."""
+    repeats: int
+    """Processes per case."""
+    samples: int
+    """Repetitions of what takes about a millisecond."""
+    starts: int
+    """Process starts."""
+    devices: int
+    """Devices in cases about device lists and hints."""
+    many_devices: int
+    """Devices of the largest list."""
+    pods: int
+    """Devices and pods in cases about topology, release and memory."""
+    entries: int
+    """Entries of the checkpoint that a restart reads."""
+    plugins: int
+    """Plugins that register concurrently."""
+    worst_lists: int
+    """Number of hostile device lists."""
+
+
+FULL: Final = Scale(
+    sizes=((8, 8), (110, 110), (1000, 1000), (10_000, 1000), (5000, 5000)),
+    repeats=3,
+    samples=300,
+    starts=7,
+    devices=10_000,
+    many_devices=100_000,
+    pods=1000,
+    entries=5000,
+    plugins=50,
+    worst_lists=20,
+)
+
+SCALES: Final = {
+    "full": FULL,
+    "quick": attrs.evolve(
+        FULL,
+        sizes=((8, 8), (110, 110), (1000, 1000)),
+        repeats=1,
+        samples=100,
+        starts=3,
+        pods=300,
+    ),
+    "tiny": Scale(
+        sizes=((2, 2),),
+        repeats=1,
+        samples=2,
+        starts=1,
+        devices=20,
+        many_devices=30,
+        pods=8,
+        entries=3,
+        plugins=2,
+        worst_lists=1,
+    ),
+}
+"""Values of ``--scale``. ``tiny`` only shows that everything runs."""

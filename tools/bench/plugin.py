@@ -1,11 +1,11 @@
-"""The plugin of the benchmarks: as little as a plugin can be, in a process of its own.
+"""Plugin of the benchmarks: as small as possible, in a separate process.
 
-It answers every call with the same bytes and looks into no request. A plugin that did more
-would cost the mock kubelet and the baseline the same, and so make the ratio look better.
+It answers each call with the same bytes and does not decode requests. A slower plugin would
+add the same time to the mock kubelet and to the baseline, and so hide differences.
 
-Commands on stdin, a line each, answered with the time at which it began: ``register``, and
-``STREAM REPEATS``, which sends the last list of a stream that often again and then one with
-the health of one device changed; stream 0 is the one that was opened first.
+Each line on stdin is a command, answered with its start time: ``register``, or ``STREAM
+REPEATS``, which sends the last list of a ListAndWatch stream that many times, then a list
+with the health of one device changed. Stream 0 is the one opened first.
 """
 
 from __future__ import annotations
@@ -40,18 +40,20 @@ _STREAMS: Final = 4
 
 
 def resource_name(number: int) -> str:
-    """The resource of the plugin's socket with this number."""
+    """Return the resource of the plugin's socket with this number."""
     return RESOURCE if not number else f"{RESOURCE}-{number}"
 
 
 def socket_name(number: int) -> str:
-    """The file name of that socket."""
+    """Return the file name of that socket."""
     return f"bench-{number}.sock"
 
 
 def device_list(devices: int, nodes: int, ill: int | None = None) -> bytes:
-    """A ListAndWatchResponse. Devices are spread evenly over ``nodes`` NUMA nodes, and have
-    no topology if there are none."""
+    """Return a ListAndWatchResponse with devices spread evenly over ``nodes`` NUMA nodes.
+
+    Without nodes, the devices have no topology.
+    """
     share = -(-devices // max(nodes, 1))
     message = dp.ListAndWatchResponse()
     for number in range(devices):
@@ -63,27 +65,28 @@ def device_list(devices: int, nodes: int, ill: int | None = None) -> bytes:
 
 
 class _Stream:
-    """The lists that one caller of ListAndWatch gets."""
+    """Lists sent on one ListAndWatch stream."""
 
     def __init__(self, last: bytes, other: bytes) -> None:
         self._last, self._other = last, other
-        self._wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._begun: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._start_times: queue.SimpleQueue[float] = queue.SimpleQueue()
 
     def messages(self) -> Iterator[bytes]:
         yield self._last
         while True:
-            repeats = self._wanted.get()
+            repeats = self._requests.get()
+            # Measured after this thread woke up, so that waking it does not count.
             begin = now()
             for _ in range(repeats):
                 yield self._last
             self._last, self._other = self._other, self._last
             yield self._last
-            self._begun.put(begin)
+            self._start_times.put(begin)
 
     def change(self, repeats: int) -> float:
-        self._wanted.put(repeats)
-        return self._begun.get()
+        self._requests.put(repeats)
+        return self._start_times.get()
 
 
 class _Handler(grpc.GenericRpcHandler):
@@ -110,6 +113,7 @@ class _Handler(grpc.GenericRpcHandler):
 
 
 def _register(directory: Path, number: int) -> None:
+    # A connection per registration, as real plugins do it.
     request = dp.RegisterRequest(
         version="v1beta1", endpoint=socket_name(number), resource_name=resource_name(number)
     )
@@ -125,7 +129,7 @@ def _register_all(directory: Path, sockets: int) -> float:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """``DIRECTORY DEVICES NODES SOCKETS``: serve until stdin ends."""
+    """``DIRECTORY DEVICES NODES SOCKETS``: serve until stdin is closed."""
     directory, (devices, nodes, count) = Path(arguments[0]), map(int, arguments[1:])
     handler = _Handler(devices, nodes)
     server = grpc.server(ThreadPoolExecutor(count + _STREAMS), handlers=[handler])
@@ -140,7 +144,7 @@ def main(arguments: Sequence[str]) -> None:
             stream, repeats = map(int, line.split())
             begin = handler.streams[stream].change(repeats)
         print(begin, flush=True)
-    # Streams still wait for something to send: there is nothing to clean up.
+    # Skip the shutdown: open streams would block it.
     os._exit(0)
 
 

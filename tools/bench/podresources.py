@@ -1,4 +1,4 @@
-"""PodResources List, against a bare gRPC server in the same process."""
+"""PodResources List, compared with a bare gRPC server in the same process."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from podresources import sockets
 from tools.bench.client import LIST, NOTHING, SAME
 from tools.bench.clock import now, timed
 from tools.bench.environment import Helper, admit, node, pod
-from tools.bench.model import Case, Measurement
-from tools.bench.scale import Scale
+from tools.bench.model import Case, Measurement, Scale
 
+# The kubelet's default limit of 100 calls per second would determine the results.
 _WITHOUT_LIMIT: Final = Settings(pod_resources_qps=None)
 _CLIENT: Final = "tools.bench.client"
 _CLIENTS: Final = 4
 
 
 def cases(scale: Scale) -> list[Case]:
-    """List at every size; with changes; from several clients."""
+    """Return the cases: List at each size, after changes, and from several clients."""
     sized = [
         Case(f"list-{devices}x{pods}", partial(_list, devices, pods, scale.samples))
         for devices, pods in scale.sizes
@@ -42,7 +42,7 @@ def cases(scale: Scale) -> list[Case]:
 
 @contextlib.contextmanager
 def _bare_server(socket: Path, same: bytes) -> Iterator[None]:
-    """A server that has nothing to do but to answer."""
+    """Run a server that answers with constant bytes."""
     answers = {NOTHING: b"", SAME: same}
 
     class Handlers(grpc.GenericRpcHandler):
@@ -63,7 +63,10 @@ def _bare_server(socket: Path, same: bytes) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _filled(devices: int, pods: int) -> Iterator[tuple[MockKubelet, Helper, int]]:
-    """A kubelet with pods, a client of it and of a bare server, and the answer's size."""
+    """Run a kubelet with pods and a client of it and of a bare server.
+
+    The third value is the size of the List response.
+    """
     with contextlib.ExitStack() as stack:
         kubelet, _ = stack.enter_context(node(devices, settings=_WITHOUT_LIMIT))
         admit(kubelet, *map(pod, range(pods)))
@@ -97,8 +100,10 @@ def _list(devices: int, pods: int, samples: int) -> list[Measurement]:
 
 
 def _changed(pods: int, samples: int) -> list[Measurement]:
-    """A pod comes or goes before each call, of the bare server too: what comes after an
-    admission meets cold caches, whoever is called."""
+    """Admit or terminate a pod before each call.
+
+    Do it before calls of the bare server, too: after an admission, CPU caches are cold.
+    """
     listed: list[float] = []
     same: list[float] = []
     with _filled(pods, pods) as (kubelet, client, _):
@@ -116,7 +121,7 @@ def _changed(pods: int, samples: int) -> list[Measurement]:
 
 
 def _clients(pods: int, samples: int) -> list[Measurement]:
-    """Several clients ask as fast as they can while pods come and go."""
+    """Call List from several clients without pauses, while pods are admitted and terminated."""
     admitted: list[float] = []
     with contextlib.ExitStack() as stack:
         kubelet, _ = stack.enter_context(node(pods, settings=_WITHOUT_LIMIT))
@@ -127,9 +132,9 @@ def _clients(pods: int, samples: int) -> list[Measurement]:
         ]
         pool = stack.enter_context(ThreadPoolExecutor(_CLIENTS))
         begin = now()
-        asked = [pool.submit(client.ask, str(samples)) for client in clients]
+        calls_done = [pool.submit(client.ask, str(samples)) for client in clients]
         for number in itertools.cycle(range(pods // 2, pods)):
-            if all(each.done() for each in asked):
+            if all(each.done() for each in calls_done):
                 break
             admitted.append(timed(partial(admit, kubelet, pod(number))))
             kubelet.terminate(pod(number).uid)

@@ -1,13 +1,12 @@
-"""The kubelet's own device manager beside ours: one Go plugin serves both, on one file
-system, and each pod is admitted by both, one after the other.
+"""Compare the mock kubelet with the kubelet's device manager.
 
-Times of the real one are taken inside its process, from the topology manager's Admit to its
-answer, which is all of a kubelet that has to be asked; ours from ``admit`` to its answer.
-Both write a checkpoint that a crash leaves whole; neither flushes the directory.
+One Go plugin serves both, on one file system, and each pod is admitted by both in turn. The
+real one is timed inside its process, around the topology manager's Admit; the mock around
+``admit``. Both write a crash-safe checkpoint, and neither flushes the
+directory.
 
-In turns with both, the baseline of :mod:`tools.bench.baseline`: one Allocate through grpcio
-and one write of our checkpoint's bytes. The real one's time by that is what the ratio would be
-if all else took no time.
+The baseline of :mod:`tools.bench.baseline` takes its turn, too: one Allocate through grpcio
+and one write of the mock's checkpoint. The real time divided by it is the best possible ratio.
 """
 
 from __future__ import annotations
@@ -35,18 +34,16 @@ from tools.bench.plugin import RESOURCE
 from tools.differential.building import build
 from tools.differential.reference import launch
 
-__all__ = ["CASES", "Beside", "compare", "table"]
-
 _SAMPLES: Final = 300
-"""Pods at least in a case; a small node is filled and emptied repeatedly."""
+"""Minimum number of admissions per case; small nodes are filled repeatedly."""
 _CALLS: Final = 50
 _PLUGIN_SOCKET: Final = "bench.sock"
 _TIMEOUT: Final = 120.0
 
 
 @attrs.frozen
-class BesideCase:
-    """A size and a policy, and the goals for the ratio of the medians."""
+class ReferenceCase:
+    """Size and policy, and the goal for the ratio of the medians."""
 
     devices: int
     pods: int
@@ -54,52 +51,52 @@ class BesideCase:
     nodes: int = 0
     goal: float | None = None
     lists: bool = False
-    """Whether PodResources is asked, too, once all pods are there."""
+    """True to measure PodResources, too, after all admissions."""
 
     @property
     def name(self) -> str:
-        """What is measured."""
+        """Name of the row."""
         aligned = f", {self.policy}, {self.nodes} NUMA nodes" if self.nodes else ""
         return f"admission: {self.devices} devices, 0-{self.pods} pods{aligned}"
 
 
 CASES: Final = (
-    BesideCase(8, 8, goal=0.9, lists=True),
-    BesideCase(110, 110, goal=1.3, lists=True),
-    BesideCase(1000, 1000, goal=5, lists=True),
-    BesideCase(5000, 1000),
-    BesideCase(10_000, 1000, lists=True),
-    BesideCase(5000, 5000, goal=15),
-    BesideCase(1000, 1000, "single-numa-node", 2),
-    BesideCase(1000, 1000, "best-effort", 8, goal=15),
+    ReferenceCase(8, 8, goal=0.9, lists=True),
+    ReferenceCase(110, 110, goal=1.3, lists=True),
+    ReferenceCase(1000, 1000, goal=5, lists=True),
+    ReferenceCase(5000, 1000),
+    ReferenceCase(10_000, 1000, lists=True),
+    ReferenceCase(5000, 5000, goal=15),
+    ReferenceCase(1000, 1000, "single-numa-node", 2),
+    ReferenceCase(1000, 1000, "best-effort", 8, goal=15),
 )
-"""The sizes of figures that are known of a node, from small to large."""
+"""Typical sizes of nodes, from small to large."""
 
 
 @attrs.frozen
-class Beside:
-    """One line: the times of both, in ms."""
+class Comparison:
+    """Row: times of the real device manager and of the mock, in ms."""
 
     name: str
     real: Sequence[float]
     ours: Sequence[float]
     goal: float | None = None
     baseline: Sequence[float] = ()
-    """What Python cannot do without, if that was measured."""
+    """Times of the baseline, if measured."""
 
     @property
     def ratio(self) -> float:
-        """Above 1 ours is quicker."""
+        """Ratio of the medians; above 1, the mock is faster."""
         return median(self.real) / median(self.ours)
 
     @property
     def at_best(self) -> float | None:
-        """The ratio if ours took no longer than the baseline."""
+        """Ratio if the mock took no longer than the baseline."""
         return median(self.real) / median(self.baseline) if self.baseline else None
 
 
-class _Go:
-    """A Go process that answers a command a line."""
+class _GoProcess:
+    """Go process that answers each command line with a line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -111,11 +108,11 @@ class _Go:
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """The next line; the first comes unasked, once the process is ready."""
+        """Read a line. The process prints the first one without a command, when it is ready."""
         assert self._process.stdout is not None and self._process.stderr is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the reference ended: {self._process.stderr.read()}")
+            raise RuntimeError(f"the reference exited: {self._process.stderr.read()}")
         answer: dict[str, Any] = json.loads(line)
         if answer.get("error"):
             raise RuntimeError(f"the reference: {answer['error']}")
@@ -127,25 +124,25 @@ class _Go:
 
 
 @contextlib.contextmanager
-def _running(process: subprocess.Popen[str]) -> Iterator[_Go]:
+def _running(process: subprocess.Popen[str]) -> Iterator[_GoProcess]:
     try:
-        yield _Go(process)
+        yield _GoProcess(process)
     finally:
         process.kill()
         process.communicate()
 
 
 def compare(
-    release: str, cases: Sequence[BesideCase], tell: Callable[[str], None]
-) -> Iterator[Beside]:
-    """Every case in fresh processes. Raises BuildError if the real one cannot be built."""
+    release: str, cases: Sequence[ReferenceCase], on_case: Callable[[str], None]
+) -> Iterator[Comparison]:
+    """Measure each case in new processes. Raises BuildError if the Go program does not build."""
     program = build(release)
     for case in cases:
-        tell(case.name)
+        on_case(case.name)
         yield from _measure(program, case)
 
 
-def _measure(program: Path, case: BesideCase) -> Iterator[Beside]:
+def _measure(program: Path, case: ReferenceCase) -> Iterator[Comparison]:
     settings = Settings(
         topology_policy=case.policy, numa=topology(case.nodes or 1), pod_resources_qps=None
     )
@@ -176,21 +173,24 @@ def _measure(program: Path, case: BesideCase) -> Iterator[Beside]:
                 yield _calls(case, plugin, call, sockets)
 
 
-def _plugin(program: Path, case: BesideCase) -> subprocess.Popen[str]:
+def _plugin(program: Path, case: ReferenceCase) -> subprocess.Popen[str]:
     command = [str(program), "plugin", RESOURCE, str(case.devices), str(case.nodes)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-def _await(done: Callable[[], bool]) -> None:
+def _await(is_done: Callable[[], bool]) -> None:
     deadline = now() + _TIMEOUT
-    while not done():
+    while not is_done():
         if now() > deadline:
-            raise TimeoutError("the reference does not take in the plugin's list")
+            raise TimeoutError("the reference does not process the plugin's device list")
         time.sleep(0.01)
 
 
-def admissions(case: BesideCase, kubelet: MockKubelet, real: _Go, baseline: Baseline) -> Beside:
+def admissions(
+    case: ReferenceCase, kubelet: MockKubelet, real: _GoProcess, baseline: Baseline
+) -> Comparison:
+    """Admit each pod with both and run the baseline, in all orders."""
     theirs: list[float] = []
     ours: list[float] = []
     least: list[float] = []
@@ -203,31 +203,34 @@ def admissions(case: BesideCase, kubelet: MockKubelet, real: _Go, baseline: Base
                 (least, partial(timed, baseline.both)),
             )
             orders = tuple(permutations(turns))
-            # Each comes after each other as often: what the real one's garbage collector still
-            # does is nobody's in particular.
+            # All orders equally often: Go's garbage collector still runs after the real
+            # admission and slows down what comes next.
             for times, take in orders[number % len(orders)]:
                 times.append(take())
+            # The checkpoint has grown: the baseline writes the new content next time.
             baseline.refresh()
         if turn + 1 < rounds:
             real.ask({"remove": list(range(turn * case.pods, (turn + 1) * case.pods))})
             kubelet.terminate(*(pod(number).uid for number in range(case.pods)))
-    return Beside(case.name, theirs, ours, case.goal, least)
+    return Comparison(case.name, theirs, ours, case.goal, least)
 
 
-def _calls(case: BesideCase, plugin: _Go, call: str, sockets: tuple[Path, Path]) -> Beside:
+def _calls(
+    case: ReferenceCase, plugin: _GoProcess, call: str, sockets: tuple[Path, Path]
+) -> Comparison:
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(_CALLS + 1):
         for which, socket in enumerate(sockets):
             taken = plugin.milliseconds({"call": call, "socket": str(socket)})
-            if number:  # the first one connects
+            if number:  # the first call includes the time to connect
                 times[which].append(taken)
-    return Beside(f"{call}: {case.devices} devices, {case.pods} pods", *times)
+    return Comparison(f"{call}: {case.devices} devices, {case.pods} pods", *times)
 
 
-def table(lines: Sequence[Beside], release: str) -> str:
-    """For people."""
+def table(lines: Sequence[Comparison], release: str) -> str:
+    """Return the rows as an aligned table."""
     title = (
-        f"ms, p50: the device manager of Kubernetes {release} and ours; ratio: real / ours; "
+        f"ms, p50: the device manager of Kubernetes {release} and the mock; ratio: real / mock; "
         "at best: real / (Allocate through grpcio + the write)"
     )
     width = max(len(line.name) for line in lines)
@@ -242,6 +245,6 @@ def table(lines: Sequence[Beside], release: str) -> str:
     return "\n".join((title, *shown))
 
 
-def _met(line: Beside) -> str:
+def _met(line: Comparison) -> str:
     assert line.goal is not None
     return "met" if line.ratio >= line.goal else "missed"

@@ -1,11 +1,13 @@
-"""Results for people and for the next run."""
+"""Results as table, file, comparison and documentation page."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import re
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -15,21 +17,21 @@ import attrs
 from tools.bench.model import Row
 
 _SLOWER: Final = 1.15
-"""From this factor on a change is worth a line; less is the machine's noise."""
+"""Smallest factor to report as a change; smaller ones are noise."""
 
 
 class ReportError(Exception):
-    """An earlier result cannot be read; the text says why."""
+    """An earlier result or a page cannot be used; the message is one line for the user."""
 
 
 # -- the table -------------------------------------------------------------------------
 
 HEAD: Final = ("", "unit", "p50", "p25-p75", "p99", "per s", "against", "p50", "ratio", "goal")
-"""What is in the columns of :func:`cells`."""
+"""Titles of the columns of :func:`cells`."""
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The results, aligned: medians with their spread, ratios and goals."""
+    """Return the results as an aligned table."""
     lines = [HEAD, *map(cells, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
     left = (0, 1, 6)
@@ -44,7 +46,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row as texts; empty where there is nothing to say."""
+    """Return the cells of a row; unknown values are empty."""
     return (
         row.name,
         row.unit,
@@ -94,38 +96,38 @@ def _machine() -> dict[str, str | int]:
 
 
 def machine_line() -> str:
-    """What the figures depend on most."""
+    """Return what the results depend on most."""
     return ", ".join(f"{name} {value}" for name, value in _machine().items())
 
 
 def save(path: Path, rows: Sequence[Row]) -> None:
-    """Write results for ``load``."""
+    """Write results that ``load`` can read."""
     document = {"machine": _machine(), "rows": [attrs.asdict(row) for row in rows]}
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def load(path: Path) -> list[Row]:
-    """Read what ``save`` wrote. Raises ReportError."""
+    """Read results. Raises ReportError."""
     try:
         return [Row(**row) for row in json.loads(path.read_text())["rows"]]
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ReportError(f"{path} is not a result of this program: {error}") from error
+        raise ReportError(f"{path} is not a result file of `make bench`: {error}") from error
 
 
-# -- since last time -------------------------------------------------------------------
+# -- comparison with an earlier result -------------------------------------------------
 
 
 def comparison(old: Iterable[Row], new: Iterable[Row]) -> str:
-    """What became slower, and what faster, than in an earlier result.
+    """List what became slower or faster than in an earlier result.
 
-    Ratios are compared where there are some, since they say nothing about the machine.
+    Compare ratios where both have one, because they depend least on the machine.
     """
     before = {row.name: row for row in old}
     pairs = [(before[row.name], row) for row in new if row.name in before]
-    slower = _changed(pairs, lambda factor: factor >= _SLOWER)
-    faster = _changed(pairs, lambda factor: factor <= 1 / _SLOWER)
+    slower = [line for pair in pairs for line in _change(*pair, lambda by: by >= _SLOWER)]
+    faster = [line for pair in pairs for line in _change(*pair, lambda by: by <= 1 / _SLOWER)]
     return "\n".join(
         (
             "",
@@ -137,25 +139,40 @@ def comparison(old: Iterable[Row], new: Iterable[Row]) -> str:
     )
 
 
-def _changed(pairs: Iterable[tuple[Row, Row]], is_meant: Callable[[float], bool]) -> list[str]:
-    lines = []
-    for old, new in pairs:
-        was, is_, what = _compared(old, new)
-        if was > 0 and is_meant(is_ / was) and not _overlap(old, new, what):
-            lines.append(f"  {new.name}: {what} {_number(was)} -> {_number(is_)}")
-    return lines
-
-
-def _compared(old: Row, new: Row) -> tuple[float, float, str]:
+def _change(old: Row, new: Row, is_listed: Callable[[float], bool]) -> Iterable[str]:
+    """Yield a line if the factor is listed and the ranges do not overlap."""
     if old.ratio is not None and new.ratio is not None:
-        return old.ratio, new.ratio, "ratio"
-    return old.p50, new.p50, new.unit
+        # The ranges of the ratio over the processes.
+        before, after, unit = old.ratio, new.ratio, "ratio"
+        lows, highs = (old.lowest_ratio, new.lowest_ratio), (old.highest_ratio, new.highest_ratio)
+        overlap = max(low or 0 for low in lows) <= min(high or 0 for high in highs)
+    else:
+        before, after, unit = old.p50, new.p50, new.unit
+        overlap = old.p25 <= new.p75 and new.p25 <= old.p75 and min(old.count, new.count) > 1
+    if before > 0 and is_listed(after / before) and not overlap:
+        yield f"  {new.name}: {unit} {_number(before)} -> {_number(after)}"
 
 
-def _overlap(old: Row, new: Row, what: str) -> bool:
-    """Whether the ranges of single processes, or the quartiles, have a part in common."""
-    if what != "ratio":
-        return old.p25 <= new.p75 and new.p25 <= old.p75 and min(old.count, new.count) > 1
-    low = max(old.lowest_ratio or 0, new.lowest_ratio or 0)
-    high = min(old.highest_ratio or 0, new.highest_ratio or 0)
-    return low <= high
+# -- the documentation page ------------------------------------------------------------
+
+_BEGIN: Final = "<!-- results: written by `make bench` -->"
+_END: Final = "<!-- end of results -->"
+_BETWEEN: Final = re.compile(f"(?<={re.escape(_BEGIN)}\n).*(?={re.escape(_END)})", re.DOTALL)
+
+
+def check_page(path: Path) -> None:
+    """Raise ReportError if the page has no marked place for results."""
+    try:
+        found = _BETWEEN.search(path.read_text())
+    except OSError as error:
+        raise ReportError(f"{path}: {error.strerror}") from error
+    if found is None:
+        raise ReportError(f"{path} has no place for results: add a line {_BEGIN}, then {_END}")
+
+
+def write_page(path: Path, rows: Sequence[Row], today: date) -> None:
+    """Replace the results of the page; the rest of the page does not change."""
+    alignment = ("---", "---", *["---:"] * 4, "---", *["---:"] * 3)
+    lines = [f"| {' | '.join(line)} |" for line in (HEAD, alignment, *map(cells, rows))]
+    text = "\n".join(("", f"{today.isoformat()}: {machine_line()}.", "", *lines, "", ""))
+    path.write_text(_BETWEEN.sub(lambda _: text, path.read_text()))

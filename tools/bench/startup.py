@@ -1,4 +1,4 @@
-"""Starting: the command, a kubelet in a running process, a restart, the imports."""
+"""Start-up: the command, a kubelet in a running process, a restart, imports."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ import checkpoint
 from devicemanager.kubelet.mock import MockKubelet
 from tools.bench.clock import now, timed
 from tools.bench.environment import pod
-from tools.bench.model import Case, Measurement
+from tools.bench.model import Case, Measurement, Scale
 from tools.bench.plugin import RESOURCE
-from tools.bench.scale import Scale
 
 _TIMEOUT: Final = 30.0
 _PACKAGES: Final = ("devicemanager", "checkpoint", "podresources", "protos")
@@ -64,11 +63,11 @@ def test_whole(number, mock_kubelet, simulated_plugin):
     assert mock_kubelet.admit(pod).admitted
 """,
 }
-"""A project whose tests use the fixtures."""
+"""Project whose tests use the pytest fixtures."""
 
 
 def cases(scale: Scale) -> list[Case]:
-    """What a user waits for before anything happens."""
+    """Return the cases: everything that a user waits for at a start."""
     return [
         Case("start", partial(_start, scale.starts)),
         Case("fixtures", partial(_fixtures, scale.samples, scale.starts)),
@@ -80,7 +79,7 @@ def cases(scale: Scale) -> list[Case]:
 
 @contextmanager
 def running(root: Path) -> Iterator[subprocess.Popen[str]]:
-    """``devicemanager run`` in a directory, until the end of the block."""
+    """Run ``devicemanager run`` in a directory until the end of the block."""
     program = Path(sys.executable).with_name("devicemanager")
     command = [str(program), "run", "--root", str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -97,8 +96,10 @@ def _directory() -> Iterator[Path]:
 
 
 def _compile() -> None:
-    """Bytecode for all that is installed, as pip leaves it: where the environment forbids
-    Python to write any, each start would compile the sources again."""
+    """Compile the installed packages to bytecode, as pip does.
+
+    Otherwise each start would compile the sources again where Python may not write bytecode.
+    """
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
         assert spec is not None and spec.origin is not None, "a package of this project"
@@ -108,6 +109,7 @@ def _compile() -> None:
 def _start(count: int) -> list[Measurement]:
     _compile()
     taken = []
+    # Importing grpc takes about half of the time of a start and cannot be avoided.
     grpc_alone = []
     for _ in range(count):
         with _directory() as root:
@@ -132,9 +134,9 @@ def _await_served(path: Path, deadline: float) -> None:
         with socket.socket(socket.AF_UNIX) as client:
             if client.connect_ex(str(path)) == 0:
                 return
-        # Not to take a processor from the one that starts.
+        # Leave the CPU to the process that starts.
         time.sleep(0.0005)
-    raise TimeoutError(f"nobody serves {path} after {_TIMEOUT:g} s")
+    raise TimeoutError(f"no process listens on {path} after {_TIMEOUT:g} s")
 
 
 def _python(program: str) -> str:
@@ -145,7 +147,7 @@ def _python(program: str) -> str:
 
 
 def _fixtures(tests: int, count: int) -> list[Measurement]:
-    """As many tests in one run of pytest, from the first fixture to the last one's end."""
+    """Run pytest once; measure each test with the setup and teardown of its fixtures."""
     _compile()
     with _directory() as place:
         for name, text in _PROJECT.items():
@@ -153,7 +155,7 @@ def _fixtures(tests: int, count: int) -> list[Measurement]:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(place)]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout[-500:]}")
+            raise RuntimeError(f"pytest: exit status {done.returncode}: {done.stdout[-500:]}")
         taken = json.loads((place / "taken.json").read_text())
     return [
         Measurement(
@@ -171,8 +173,9 @@ def _up(count: int) -> list[Measurement]:
     for _ in range(count):
         kubelet = MockKubelet()
         taken.append(timed(kubelet.start))
-        kubelet.close()  # its directory goes, too
+        kubelet.close()  # also removes its directory
     return [
+        # The first start includes imports, so it has a separate row.
         Measurement("MockKubelet up, the first of a process", taken[:1]),
         Measurement("MockKubelet up", taken[1:], at_most=10),
     ]
@@ -204,16 +207,18 @@ def _saved(entries: int) -> checkpoint.Checkpoint:
 
 def _imports(count: int) -> list[Measurement]:
     _compile()
+    goals = {
+        "devicemanager": 100,
+        "devicemanager.kubelet.mock": None,
+        "devicemanager.testing.pytest_plugin": None,
+        "checkpoint": None,
+        "podresources": None,
+    }
     return [
-        _import("devicemanager", count, at_most=100),
-        _import("devicemanager.kubelet.mock", count),
-        _import("devicemanager.testing.pytest_plugin", count),
-        _import("checkpoint", count),
-        _import("podresources", count),
+        Measurement(
+            f"import {module}",
+            [float(_python(_IMPORT.format(module=module))) for _ in range(count)],
+            at_most=at_most,
+        )
+        for module, at_most in goals.items()
     ]
-
-
-def _import(module: str, count: int, at_most: float | None = None) -> Measurement:
-    program = _IMPORT.format(module=module)
-    taken = [float(_python(program)) for _ in range(count)]
-    return Measurement(f"import {module}", taken, at_most=at_most)

@@ -1,4 +1,4 @@
-"""Topology policies against none, and hints alone."""
+"""Topology policies compared with policy none, and hints alone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from devicemanager.kubelet.settings import Settings
 from tools.bench.admission import admission
 from tools.bench.clock import in_turns, timed
 from tools.bench.environment import admit, node, pod, topology
-from tools.bench.model import Case, Measurement
-from tools.bench.scale import Scale
+from tools.bench.model import Case, Measurement, Scale
 
 _POLICIES: Final = (("none", 8), ("single-numa-node", 2), ("best-effort", 8))
 _MANY_NODES: Final = 8
 
 
 def cases(scale: Scale) -> list[Case]:
-    """Every policy beside none; the largest node; hints."""
+    """Return the cases: each policy, the largest node, hints."""
     pods, devices = scale.pods, scale.devices
     best_effort = _settings("best-effort", _MANY_NODES)
     return [
@@ -37,12 +36,13 @@ def _settings(policy: str, nodes: int) -> Settings:
 
 
 def _policies(pods: int) -> list[Measurement]:
-    """As many kubelets, each admitting one pod after the other in turns."""
+    """Run a kubelet per policy; each pod is admitted by all of them in turn."""
     with ExitStack() as stack:
         kubelets = [
             stack.enter_context(node(pods, nodes, _settings(policy, nodes)))[0]
             for policy, nodes in _POLICIES
         ]
+        # Alternate between the kubelets, so that noise of the machine affects all policies.
         times: Sequence[list[float]] = [[] for _ in kubelets]
         for number in range(pods):
             for kubelet, taken in zip(kubelets, times, strict=True):
@@ -61,7 +61,7 @@ def _policies(pods: int) -> list[Measurement]:
 
 
 def _hints(devices: int, samples: int) -> list[Measurement]:
-    """Of a container and its pod, after every change of what is in use."""
+    """Compute the hints of a container and its pod after each allocation."""
     with node(devices, _MANY_NODES, _settings("best-effort", _MANY_NODES)) as (kubelet, _):
         numbers = iter(range(min(samples, devices)))
         _, taken = in_turns(

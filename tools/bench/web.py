@@ -1,4 +1,4 @@
-"""What those who look at a kubelet over HTTP cost an admission."""
+"""Effect of HTTP clients on admissions."""
 
 from __future__ import annotations
 
@@ -15,54 +15,52 @@ from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.observe.web import HttpServer
 from tools.bench.clock import now, timed
 from tools.bench.environment import Helper, admit, node, pod
-from tools.bench.model import Case, Measurement
-from tools.bench.scale import Scale
+from tools.bench.model import Case, Measurement, Scale
 
 _ROUNDS: Final = 3
 _LONG: Final = 0.5
-"""Seconds from which on a turn says something; a shorter one only shows that it runs."""
+"""Shortest meaningful turn in seconds; shorter ones only show that the case runs."""
 _GOAL: Final = 1.05
 _NAME: Final = "admission with HTTP, a scraper at 1 Hz and an open page"
 
 
 def cases(scale: Scale) -> list[Case]:
-    """On a node with many devices and pods, so that there is something to look at."""
-    seconds = scale.samples / 100
-    run = partial(_looked_at, scale.devices, scale.pods, seconds)
+    """Return the case; the node has many devices and pods, so that responses are large."""
+    run = partial(_with_clients, scale.devices, scale.pods, scale.samples / 100)
     return [Case("http", run)]
 
 
-def _looked_at(devices: int, pods: int, seconds: float) -> list[Measurement]:
-    """Admissions alone and with onlookers, in turns."""
-    alone, looked_at = _Taken(), _Taken()
+def _with_clients(devices: int, pods: int, seconds: float) -> list[Measurement]:
+    """Admit pods without and with HTTP clients, alternately."""
+    alone, with_clients = _Times(), _Times()
     with node(devices) as (kubelet, _):
         admit(kubelet, *map(pod, range(pods - 1)))
         for _turn in range(_ROUNDS if seconds >= _LONG else 1):
             alone.admissions(kubelet, pods, seconds)
-            with _onlookers(kubelet):
-                looked_at.admissions(kubelet, pods, seconds)
+            with _http_clients(kubelet):
+                with_clients.admissions(kubelet, pods, seconds)
     name = f"{_NAME}: {devices} devices, {pods} pods"
     measured = partial(Measurement, against="without HTTP", at_most_ratio=_GOAL)
     return [
-        measured(name, looked_at.times, baseline=alone.times),
-        # A median does not see what few of them waited for.
-        measured(f"{name}, mean", [fmean(looked_at.times)], baseline=[fmean(alone.times)]),
-        # What others on the machine do has no part in it.
+        measured(name, with_clients.times, baseline=alone.times),
+        # The median hides delays of a few admissions.
+        measured(f"{name}, mean", [fmean(with_clients.times)], baseline=[fmean(alone.times)]),
+        # CPU time does not depend on other programs of the machine.
         measured(
-            f"{name}, processor time of its thread", looked_at.computed, baseline=alone.computed
+            f"{name}, processor time of its thread", with_clients.computed, baseline=alone.computed
         ),
     ]
 
 
 @attrs.define
-class _Taken:
-    """What admissions took, in ms."""
+class _Times:
+    """Times of admissions, in ms."""
 
     times: list[float] = attrs.field(factory=list)
     computed: list[float] = attrs.field(factory=list)
 
     def admissions(self, kubelet: MockKubelet, number: int, seconds: float) -> None:
-        """The same pod comes and goes for so long."""
+        """Admit and terminate the same pod for ``seconds``."""
         end = now() + seconds
         while not self.times or now() < end:
             begin = thread_time()
@@ -72,9 +70,9 @@ class _Taken:
 
 
 @contextlib.contextmanager
-def _onlookers(kubelet: MockKubelet) -> Iterator[None]:
+def _http_clients(kubelet: MockKubelet) -> Iterator[None]:
     with (
         HttpServer(kubelet, "127.0.0.1:0") as server,
-        Helper("tools.bench.onlookers", server.address),
+        Helper("tools.bench.http_clients", server.address),
     ):
         yield

@@ -15,8 +15,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BINARIES", "VARIABLE", "BuildError", "binaries", "build"]
-
 VARIABLE: Final = "DEVICEMANAGER_CLUSTER_BINARIES"
 """Environment variable with a directory of programs, such as those of a distribution."""
 SOURCES: Final = Path(__file__).parent / "go"

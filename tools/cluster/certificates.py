@@ -9,8 +9,6 @@ from typing import Final
 
 import attrs
 
-__all__ = ["Authority", "Pair"]
-
 _DAYS: Final = "2"
 
 

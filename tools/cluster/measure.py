@@ -28,8 +28,6 @@ from devicemanager.kubelet.inmemory.kubelet import InMemoryKubelet
 from tools.cluster.build import BuildError, binaries
 from tools.cluster.peer import ControlPlane
 
-__all__ = ["main"]
-
 GPU: Final = "vendor.com/gpu"
 DEFAULT: Final = "/api/v1/namespaces/default"
 _PATIENCE: Final = 600.0

@@ -20,8 +20,6 @@ from typing import Final, Self
 from devicemanager.conformance.process_checks import cpu_seconds
 from tools.cluster.certificates import Authority, Pair
 
-__all__ = ["ControlPlane"]
-
 _READY: Final = 60.0
 _SERVICES: Final = "10.96.0.0/16"
 

@@ -1,7 +1,7 @@
-"""``make demo``: a kubelet, plugins, pods, a crash, NUMA nodes.
+"""``make demo``: a kubelet, plugins, pods, a crash, NUMA nodes, claims.
 
-Starts a mock kubelet and plugins, each in a process of its own, admits the example pods,
-kills the kubelet and starts it again, and aligns devices to NUMA nodes.
+Starts a mock kubelet and plugins in separate processes, admits the example pods, kills and
+restarts the kubelet, aligns devices to NUMA nodes, and shares hardware with structured claims.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Play the demo; 0 if everything that it claims is so."""
+    """Play the demo; return 0 if all checks passed."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--no-go", action="store_true", help="leave the plugin written in Go out")
+    parser.add_argument("--no-go", action="store_true", help="do not build the Go plugin")
     args = parser.parse_args(argv)
     directory = Path(tempfile.mkdtemp(dir="/tmp", prefix="dm-demo-"))
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

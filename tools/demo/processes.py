@@ -1,48 +1,50 @@
-"""Programs that the demo starts: what they print is read as it comes, and waited for."""
+"""Programs that the demo starts; their output is read continuously and can be waited for."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from devicemanager.cli.options import CommandError
+from devicemanager.objects.manifests import parse
 
 Record = dict[str, Any]
-"""One line of a program: its JSON object, or ``{"text": line}``."""
+"""Line of output: its JSON object, or ``{"text": line}``."""
 
 _STOP_TIMEOUT = 10.0
 _SHOWN_LINES = 5
 
 
 class Process:
-    """A running program. A context manager: leaving it stops the program."""
+    """Running program; as a context manager, it stops the program at the end."""
 
     def __init__(
         self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
     ) -> None:
-        """``name`` is what the user calls it; ``log`` gets what it writes to stderr."""
+        """``name`` is for messages; standard error is appended to ``log``."""
         self.name = name
         self._log = log
-        # Guards the two below.
+        # Guards _records and _ended, which the reading thread changes.
         self._changed = threading.Condition()
         self._records: list[Record] = []
         self._ended = False
         with log.open("ab") as errors:
             self._popen = subprocess.Popen(
                 command,
-                # IdlePool open: a program that reads it ends when we do.
+                # Stays open: a program that reads it exits when this process does.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, **(env or {})},
-                # Ctrl-C is ours alone, so that everything ends in order.
+                # Only this process receives Ctrl-C, so that it stops the programs in order.
                 process_group=0,
             )
         self._reader = threading.Thread(target=self._read, name=f"read {name}", daemon=True)
@@ -53,40 +55,38 @@ class Process:
         return self._popen.pid
 
     def wait_for(self, what: str, match: Callable[[Record], bool], timeout: float) -> Record:
-        """The first line for which ``match`` holds, past or to come.
+        """Return the first line, past or future, for which ``match`` is true.
 
-        Raises CommandError, which names ``what``, if there is none in ``timeout`` seconds
-        or the program ends before.
+        Raises CommandError with ``what`` after ``timeout`` seconds, or if the program exits.
         """
 
-        def look() -> Record | None:
+        def first() -> Record | None:
             return next((record for record in self._records if match(record)), None)
 
         with self._changed:
-            self._changed.wait_for(lambda: look() is not None or self._ended, timeout)
-            found = look()
+            self._changed.wait_for(lambda: first() is not None or self._ended, timeout)
+            found = first()
         if found is None:
-            raise CommandError(f"{self.name} did not show {what}: {self._last_words()}")
+            raise CommandError(f"{self.name} did not show {what}: {self._last_output()}")
         return found
 
+    def wait_ready(self, timeout: float) -> None:
+        """Wait for the ``ready`` event of a kubelet."""
+        self.wait_for("that it is ready", lambda record: record.get("kind") == "ready", timeout)
+
     def kill(self) -> None:
-        """SIGKILL: no chance to tidy up."""
+        """Send SIGKILL, so that the program cannot clean up."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM, and SIGKILL if that does not help. Returns the exit status."""
+        """Send SIGTERM, then SIGKILL if needed; return the exit status."""
         self._end(signal.SIGTERM)
         return self._popen.returncode
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _end(self, number: signal.Signals) -> None:
@@ -113,12 +113,11 @@ class Process:
             self._ended = True
             self._changed.notify_all()
 
-    def _last_words(self) -> str:
-        """Why, as far as the program itself says."""
+    def _last_output(self) -> str:
         lines = self._log.read_text(errors="replace").split("\n")
-        told = [record.get("message") or record.get("text", "") for record in self._records]
-        shown = [line for line in [*told, *lines] if line][-_SHOWN_LINES:]
-        return " | ".join(shown) or "it said nothing"
+        printed = [record.get("message") or record.get("text", "") for record in self._records]
+        shown = [line for line in [*printed, *lines] if line][-_SHOWN_LINES:]
+        return " | ".join(shown) or "no output"
 
 
 def _record(line: str) -> Record:
@@ -127,3 +126,25 @@ def _record(line: str) -> Record:
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {"text": line.rstrip("\n")}
+
+
+def run_kubelet(name: str, root: Path, log: Path, *flags: str) -> Process:
+    """Start ``devicemanager run`` in ``root``, with static pods from ``root``/manifests."""
+    manifests = root / "manifests"
+    manifests.mkdir(parents=True, exist_ok=True)
+    flags = ("-o", "json", "--root", str(root), "--manifests", str(manifests), *flags)
+    return Process(name, [sys.executable, "-m", "devicemanager.cli", "run", *flags], log)
+
+
+def admit(kubelet: Process, root: Path, example: Path, timeout: float) -> Record:
+    """Add a static pod; wait for its admission, print the result and return the event."""
+    pod = parse(example)
+    name = f"{pod.namespace}/{pod.name}"
+    shutil.copyfile(example, root / "manifests" / example.name)
+    wanted = {"kind": "admission", "name": name}
+    admission = kubelet.wait_for(
+        f"the admission of {name}", lambda record: wanted.items() <= record.items(), timeout
+    )
+    verdict = "admitted" if admission["admitted"] else f"rejected, {admission['reason']}:"
+    print(f"\n  {example.name}: pod {name} is {verdict}")
+    return admission

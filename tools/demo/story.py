@@ -1,8 +1,4 @@
-"""The demo's acts: kubelet and plugins in processes of their own, pods, a crash.
-
-Every line that says something is so has been checked; the demo fails on the first that
-is not.
-"""
+"""Acts of the demo: kubelet and plugins in separate processes, pods, a crash."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +17,8 @@ from devicemanager.cli.options import CommandError
 from devicemanager.cli.output import print_table
 from devicemanager.objects.manifests import parse
 from podresources import PodResourcesClient, ids_by_resource
-from tools.demo import claims, topology
-from tools.demo.processes import Process, Record
+from tools.demo import acts
+from tools.demo.processes import Process, Record, admit, run_kubelet
 
 GPU, NIC = "vendor.com/gpu", "vendor.com/nic"
 GPUS, NICS = 6, 4
@@ -33,28 +28,27 @@ _GO_SOURCES = _ROOT / "tests" / "interop" / "go"
 _TIMEOUT = 30.0
 _BUILD_TIMEOUT = 240.0
 
-Held = dict[tuple[str, str, str], frozenset[str]]
-"""Device ids by pod (``namespace/name``), container and resource."""
+Allocated = dict[tuple[str, str, str], frozenset[str]]
+"""Device IDs by pod (``namespace/name``), container and resource."""
 
 
 class Demo:
-    """The story, act by act, in one directory."""
+    """All acts, in one directory."""
 
     def __init__(self, directory: Path, stack: contextlib.ExitStack) -> None:
         self.checked = 0
         self._directory = directory
         self._stack = stack
         self._manifests = directory / "manifests"
-        self._manifests.mkdir()
         self._plugins: list[Process] = []
         self._admissions: dict[str, Record] = {}
 
     def play(self, go: bool) -> None:
-        """All acts; CommandError at the first claim that does not hold."""
+        """Play all acts. Raises CommandError at the first failed check."""
         self.kubelet_starts()
         self.plugins_register(go)
         self.pods_are_admitted()
-        self.pod_resources_tells()
+        self.pod_resources_lists()
         self.kubelet_crashes()
         self.pod_ends()
         self.devices_are_aligned()
@@ -65,16 +59,16 @@ class Demo:
 
     def kubelet_starts(self) -> None:
         """Act 1."""
-        _heading("A mock kubelet in a process of its own")
+        _heading("A mock kubelet in a separate process")
         self._start_kubelet()
         for name in ("plugin-socket", "pod-resources-socket", "checkpoint-path"):
             path = self._kubelet.wait_for(name, _is(name), _TIMEOUT)
             print(f"  {path['message']}")
-        self._check("PodResources answers: no pods yet", self._list() == ())
+        self._check("PodResources lists no pods yet", self._list() == ())
 
     def plugins_register(self, go: bool) -> None:
         """Act 2."""
-        _heading("Plugins register and list their devices")
+        _heading("Plugins register and advertise their devices")
         self._simulated_plugin(GPU, GPUS)
         program = self._go_plugin() if go else None
         if program is None:
@@ -85,7 +79,7 @@ class Demo:
         for resource, count in ((GPU, GPUS), (NIC, NICS)):
             self._wait_listed(resource)
             self._check(
-                f"{resource}: {count} devices allocatable", self._offered(resource) == count
+                f"{resource}: {count} devices allocatable", self._allocatable(resource) == count
             )
         with self._client() as client:
             print_table(resources.COLUMNS, resources.rows(client.get_allocatable(), client.list()))
@@ -96,73 +90,76 @@ class Demo:
         for example in sorted(EXAMPLES.glob("*.yaml")):
             self._admit(example)
         self._check(
-            "warm-up has ended when main starts, and handed its GPU on",
+            "warm-up ends before main starts, which reuses its GPU",
             self._devices("default/stages", "warm-up") == self._devices("default/stages", "main"),
         )
         merged = "\n".join(self._settings("ml/stream", "main"))
         ids = [id_ for each in self._devices("ml/stream", "main").values() for id_ in each]
         self._check(
-            "stream's settings are merged: they name the devices of both plugins",
+            "stream's settings are merged and name the devices of both plugins",
             len(ids) == 2 and all(id_ in merged for id_ in ids),
         )
         rejected = self._admissions["default/greedy"]
-        self._check("greedy was rejected, for want of GPUs", GPU in rejected["message"])
+        self._check("greedy was rejected for too few GPUs", GPU in rejected["message"])
 
-    def pod_resources_tells(self) -> None:
+    def pod_resources_lists(self) -> None:
         """Act 4."""
-        _heading("What a node agent sees: PodResources, through gRPC")
+        _heading("Node agents use PodResources over gRPC")
         listed = self._list()
         print_table(pods.COLUMNS, pods.rows(listed))
-        self._before = _held(listed)
+        self._before = _allocated(listed)
         self._check("it lists the devices that were allocated", self._before == self._allocated())
         ids = [(key[2], id_) for key, ids in self._before.items() for id_ in ids]
-        self._check("no device has two owners", len(ids) == len(set(ids)))
+        self._check("no device is allocated twice", len(ids) == len(set(ids)))
 
     def kubelet_crashes(self) -> None:
         """Act 5."""
-        _heading("The kubelet is killed with SIGKILL and started again")
+        _heading("The kubelet is killed with SIGKILL and restarted")
         killed = self._kubelet.pid
+        # SIGKILL, so that only what was already written survives.
         self._kubelet.kill()
         saved = checkpoint.load(self._checkpoint)
         self._check(f"the checkpoint of process {killed} verifies", bool(saved.entries))
         self._start_kubelet()
         for resource, count in ((GPU, GPUS), (NIC, NICS)):
             self._wait_listed(resource)
-            claim = f"the plugin of {resource} came back by itself"
-            self._check(claim, self._offered(resource) == count)
-        self._check("the pods kept their devices", _held(self._list()) == self._before)
+            claim = f"the plugin of {resource} re-registered"
+            self._check(claim, self._allocatable(resource) == count)
+        self._check("the pods kept their devices", _allocated(self._list()) == self._before)
         now = checkpoint.load(self._checkpoint)
+        # A restarted kubelet may write the entries in a different order.
         same = sorted(now.entries or (), key=repr) == sorted(saved.entries or (), key=repr)
         self._check("the checkpoint verifies and has the same entries", same)
 
     def pod_ends(self) -> None:
         """Act 6."""
-        _heading("A manifest vanishes: its pod ends and gives its devices back")
+        _heading("A manifest is removed: its pod ends and frees its devices")
         (self._manifests / "1-train.yaml").unlink()
         uid = self._admissions["ml/train"]["pod"]
         self._kubelet.wait_for("the end of train", _is("terminated", pod=uid), _TIMEOUT)
         rest = {key: ids for key, ids in self._before.items() if key[0] != "ml/train"}
-        self._check("the other pods keep theirs", _held(self._list()) == rest)
-        held_by = {entry.pod_uid for entry in checkpoint.load(self._checkpoint).entries or ()}
-        self._check("the checkpoint names the pod no more", uid not in held_by)
+        self._check("the other pods keep their devices", _allocated(self._list()) == rest)
+        saved = {entry.pod_uid for entry in checkpoint.load(self._checkpoint).entries or ()}
+        self._check("the checkpoint no longer has the pod", uid not in saved)
 
     def devices_are_aligned(self) -> None:
         """Act 7."""
-        _heading("Another kubelet aligns devices to NUMA nodes, or says why it cannot")
+        _heading("Another kubelet aligns devices to NUMA nodes, or explains why it cannot")
         directory = self._directory / "numa"
-        topology.play(directory, EXAMPLES / "numa", self._check, _TIMEOUT)
+        acts.align_devices(directory, EXAMPLES / "numa", self._check, _TIMEOUT)
 
     def claims_share_hardware(self) -> None:
         """Act 8."""
         _heading("Structured claims: partitions of a GPU, a rejection, a NIC that pods share")
-        claims.play(self._directory / "claims", EXAMPLES / "claims", self._check, _TIMEOUT)
+        directory = self._directory / "claims"
+        acts.share_hardware(directory, EXAMPLES / "claims", self._check, _TIMEOUT)
 
     def everything_stops(self) -> None:
-        """The end."""
+        """Act 9."""
         _heading("Everything stops at SIGTERM")
-        self._check("the kubelet ends with status 0", self._kubelet.stop() == 0)
+        self._check("the kubelet exits with status 0", self._kubelet.stop() == 0)
         for plugin in self._plugins:
-            self._check(f"{plugin.name} ends with status 0", plugin.stop() == 0)
+            self._check(f"{plugin.name} exits with status 0", plugin.stop() == 0)
 
     # --- processes
 
@@ -175,11 +172,10 @@ class Demo:
         return self._plugin_directory / "kubelet_internal_checkpoint"
 
     def _start_kubelet(self) -> None:
-        flags = ["--root", str(self._directory), "--manifests", str(self._manifests)]
-        program = [sys.executable, "-m", "devicemanager.cli", "run", "-o", "json", *flags]
         log = self._directory / "kubelet.log"
-        self._kubelet = self._stack.enter_context(Process("the kubelet", program, log))
-        self._kubelet.wait_for("that it is ready", _is("ready"), _TIMEOUT)
+        kubelet = run_kubelet("the kubelet", self._directory, log)
+        self._kubelet = self._stack.enter_context(kubelet)
+        self._kubelet.wait_ready(_TIMEOUT)
         print(f"  devicemanager run, process {self._kubelet.pid}, in {self._directory}")
 
     def _simulated_plugin(self, resource: str, count: int) -> None:
@@ -208,10 +204,10 @@ class Demo:
         print(f"  {name} of {resource}, process {plugin.pid}")
 
     def _go_plugin(self) -> Path | None:
-        """The plugin on the published Go module, built here; None, with the reason, if not."""
+        """Build the Go plugin. Print the reason and return None if that fails."""
         go = shutil.which("go")
         if go is None:
-            print("  (go is not installed: a simulated plugin takes the place of the one in Go)")
+            print("  (Go is not installed: using a simulated plugin instead of the Go plugin)")
             return None
         return self._build(go)
 
@@ -223,22 +219,22 @@ class Demo:
             built = subprocess.run(
                 [go, "build", *flags],
                 cwd=_GO_SOURCES,
-                # No download of another toolchain for a demo.
+                # Do not download another toolchain for a demo.
                 env={**os.environ, "GOTOOLCHAIN": "local"},
                 capture_output=True,
                 text=True,
                 timeout=_BUILD_TIMEOUT,
             )
         except subprocess.TimeoutExpired:
-            print(f"  (it took more than {_BUILD_TIMEOUT:g} s: going on without it)")
+            print(f"  (the build took more than {_BUILD_TIMEOUT:g} s: continuing without it)")
             return None
         if built.returncode != 0:
-            reason = (built.stderr.strip().splitlines() or ["go said nothing"])[-1]
-            print(f"  (it cannot be built here: {reason})")
+            reason = (built.stderr.strip().splitlines() or ["no output"])[-1]
+            print(f"  (the build failed: {reason})")
             return None
         return program
 
-    # --- questions
+    # --- state
 
     def _client(self) -> podresources.PodResourcesClient:
         socket = self._directory / "pod-resources" / "kubelet.sock"
@@ -248,7 +244,7 @@ class Demo:
         with self._client() as client:
             return client.list()
 
-    def _offered(self, resource: str) -> int:
+    def _allocatable(self, resource: str) -> int:
         with self._client() as client:
             return len(ids_by_resource(client.get_allocatable().devices).get(resource, ()))
 
@@ -260,24 +256,19 @@ class Demo:
     def _admit(self, example: Path) -> None:
         pod = parse(example)
         name = f"{pod.namespace}/{pod.name}"
-        shutil.copyfile(example, self._manifests / example.name)
-        told = self._kubelet.wait_for(
-            f"what becomes of {name}", _is("admission", name=name), _TIMEOUT
-        )
-        self._admissions[name] = told
-        if not told["admitted"]:
-            print(f"\n  {example.name}: pod {name} is rejected, {told['reason']}:")
-            print(f"    {told['message']}")
+        admission = admit(self._kubelet, self._directory, example, _TIMEOUT)
+        self._admissions[name] = admission
+        if not admission["admitted"]:
+            print(f"    {admission['message']}")
             return
-        print(f"\n  {example.name}: pod {name} is admitted")
         given, wanted = {}, {}
         for container, is_init in pod.all_containers():
-            self._show(container.name, is_init, told["containers"][container.name])
+            self._show(container.name, is_init, admission["containers"][container.name])
             devices = self._devices(name, container.name)
             given[container.name] = {resource: len(ids) for resource, ids in devices.items()}
             limits = container.limits.items()
             wanted[container.name] = {key: count for key, count in limits if "/" in key}
-        self._check("every container has as many devices as it asked for", given == wanted)
+        self._check("each container has as many devices as it requests", given == wanted)
 
     @staticmethod
     def _show(container: str, is_init: bool, given: Record) -> None:
@@ -293,21 +284,21 @@ class Demo:
     def _settings(self, pod: str, container: str) -> list[str]:
         return _settings_lines(self._admissions[pod]["containers"][container]["settings"])
 
-    def _allocated(self) -> Held:
-        """What the admissions gave to containers that PodResources shows."""
+    def _allocated(self) -> Allocated:
+        """Return the devices of admitted containers, except the ended init container."""
         return {
             (name, container, resource): frozenset(ids)
-            for name, told in self._admissions.items()
-            if told["admitted"]
-            for container, given in told["containers"].items()
+            for name, admission in self._admissions.items()
+            if admission["admitted"]
+            for container, given in admission["containers"].items()
             if container != "warm-up"
             for resource, ids in given["devices"].items()
         }
 
     def _check(self, claim: str, holds: bool) -> None:
-        """Say ``claim`` if it holds; end the demo if it does not."""
+        """Print ``claim`` if it is true; otherwise end the demo."""
         if not holds:
-            raise CommandError(f"this should be so, but is not: {claim}")
+            raise CommandError(f"check failed: {claim}")
         self.checked += 1
         print(f"  checked: {claim}")
 
@@ -317,7 +308,7 @@ def _heading(text: str) -> None:
 
 
 def _is(kind: str, **facts: Any) -> Any:
-    """Matches a record of this kind with these facts."""
+    """Return a function that matches records of this kind with these fields."""
     wanted = {"kind": kind, **facts}
     return lambda record: wanted.items() <= record.items()
 
@@ -328,7 +319,7 @@ def _devices_text(devices: dict[str, list[str]]) -> str:
 
 
 def _settings_lines(settings: Record) -> list[str]:
-    """What a container gets from its devices, as far as it gets anything."""
+    """Return a line per environment variable, mount, device node and CDI device."""
     lines = [f"env {name}={value}" for name, value in settings["envs"].items()]
     for key in ("mounts", "devices"):
         lines += [
@@ -338,14 +329,10 @@ def _settings_lines(settings: Record) -> list[str]:
     return lines + [f"CDI device {name}" for name in settings["cdi_devices"]]
 
 
-def _held(listed: tuple[podresources.Pod, ...]) -> Held:
-    return dict(_holdings(listed))
-
-
-def _holdings(
-    listed: tuple[podresources.Pod, ...],
-) -> Iterator[tuple[tuple[str, str, str], frozenset[str]]]:
-    for pod in listed:
-        for container in pod.containers:
-            for resource, ids in ids_by_resource(container.devices).items():
-                yield (f"{pod.namespace}/{pod.name}", container.name, resource), frozenset(ids)
+def _allocated(listed: tuple[podresources.Pod, ...]) -> Allocated:
+    return {
+        (f"{pod.namespace}/{pod.name}", container.name, resource): frozenset(ids)
+        for pod in listed
+        for container in pod.containers
+        for resource, ids in ids_by_resource(container.devices).items()
+    }

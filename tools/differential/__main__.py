@@ -1,7 +1,7 @@
-"""``python -m tools.differential``: random scenarios through the real device manager and ours.
+"""``python -m tools.differential``: compare with the real device manager in random scenarios.
 
-Exit status: 0 if both agree in everything but named deviations, 1 if not, 2 if the real one
-cannot be built or run.
+Exit status: 0 if both agree except for named deviations, 1 if not, 2 if the real one cannot
+be built or run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print, and return the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        # Not all(…): a finding at one version says nothing about the next.
+        # A list, so that all() cannot stop at the first version with a finding.
         agreed = [_compare(each, options) for each in options.releases]
     except (BuildError, ReferenceError) as error:
         print(f"differential: {error}", file=sys.stderr)
@@ -74,7 +74,7 @@ def _record(path: Path, version: str, tally: Tally) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.differential",
-        description="Random scenarios through the kubelet's own device manager and through ours.",
+        description="Compare the mock with the kubelet's device manager in random scenarios.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -85,9 +85,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="VERSION",
         help=f"such as 1.34, or all; one of {', '.join(RELEASES)} (default: {RELEASES[-1]})",
     )
-    parser.add_argument("--scenarios", type=int, default=200, metavar="N", help="default: 200")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
-    parser.add_argument("--scenario", metavar="ID", help="only the scenario with this id")
+    for option, default, what in (
+        ("--scenarios", 200, "number of scenarios"),
+        ("--seed", 1, "seed for random scenarios"),
+        ("--findings", 10, "stop after N findings"),
+        ("--jobs", 2, "packages to compile in parallel"),
+    ):
+        text = f"{what} (default: {default})"
+        parser.add_argument(option, type=int, default=default, metavar="N", help=text)
+    parser.add_argument("--scenario", metavar="ID", help="only the scenario with this ID")
     parser.add_argument(
         "--record",
         type=Path,
@@ -95,13 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"append the scenarios that agree, up to {MOST_BYTES} bytes each, to FILE",
     )
     parser.add_argument(
-        "--findings", type=int, default=10, metavar="N", help="stop after so many (default: 10)"
-    )
-    parser.add_argument(
-        "--no-shrink", dest="shrink", action="store_false", help="print scenarios as they were made"
-    )
-    parser.add_argument(
-        "--jobs", type=int, default=2, metavar="N", help="packages compiled at a time (default: 2)"
+        "--no-shrink", dest="shrink", action="store_false", help="do not reduce scenarios"
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""Building the Go program around one release's device manager, once."""
+"""Build the Go program with one release's device manager."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from typing import Final
 
 from tools.differential.versions import PINNED, RELEASES, SUMS, minor, staging_version
 
-__all__ = ["BuildError", "build"]
-
 SOURCES: Final = Path(__file__).parent / "go"
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "differential"
 _MODULE: Final = "k8s.io/kubernetes"
@@ -24,19 +22,20 @@ _GO: Final = re.compile(r"^go \S+", re.MULTILINE)
 
 
 class BuildError(Exception):
-    """The program cannot be built here; one line for the user."""
+    """The program cannot be built; the message is one line for the user."""
 
 
 def build(release: str, *, jobs: int = 2) -> Path:
-    """The program for a release such as ``1.36.3``; built if its sources changed.
+    """Return the program for a release such as ``1.36.3``; build it if sources changed.
 
-    ``jobs`` is how many packages are compiled at a time. Raises BuildError.
+    ``jobs`` packages are compiled in parallel. Raises BuildError.
     """
     sources = sorted(SOURCES.glob("*.go"))
     go = shutil.which("go")
     if go is None:
         raise BuildError("Go is not installed: the real device manager is written in it")
     directory = CACHE / release
+    # The name has the hash of the sources, so an outdated program is never used.
     program = directory / f"reference-{_digest(sources)}"
     if program.exists():
         return program
@@ -69,13 +68,16 @@ def _digest(sources: list[Path]) -> str:
 
 
 def _minors_up_to(release: str) -> list[int]:
-    """A build tag each: a file for ``k134`` is for 1.34 and later."""
+    """Return the minor versions with a build tag: a ``k134`` file is for 1.34 and later."""
     return [minor(each) for each in RELEASES if minor(each) <= minor(release)]
 
 
 def _go_mod(go: str, release: str) -> str:
-    """Kubernetes asks for its own modules at v0.0.0 and has them in its tree: here each is
-    the published one of the same release."""
+    """Return a go.mod that requires the release.
+
+    Kubernetes requires its staging modules at v0.0.0 and replaces them with directories of
+    its repository. Replace them with the published modules of the same release instead.
+    """
     described = json.loads(
         _run(CACHE, [go, "mod", "download", "-json", f"{_MODULE}@v{release}"], mod_flag=False)
     )
@@ -97,7 +99,7 @@ def _run(directory: Path, command: list[str], *, mod_flag: bool = True) -> str:
     done = subprocess.run(
         command,
         cwd=directory,
-        # A release that asks for a newer Go is rejected, not a reason to download one.
+        # Fail if the release requires a newer Go, instead of downloading it.
         env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": flags},
         capture_output=True,
         text=True,

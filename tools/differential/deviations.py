@@ -1,4 +1,4 @@
-"""Where ours differs from the reference on purpose: the only exceptions of a comparison."""
+"""Intended differences from the reference: the only ones that a comparison accepts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import attrs
 
 from tools.differential.versions import minor
 
-__all__ = ["DEVIATIONS", "Deviation", "Fact", "named", "steps_of"]
-
 Scenario = Mapping[str, Any]
 
 
 @attrs.frozen
 class Fact:
-    """One fact in which both differ."""
+    """Fact in which both differ."""
 
     scenario: Scenario
     version: str
@@ -25,34 +23,34 @@ class Fact:
     expected: Any
     actual: Any
     rejected: frozenset[str]
-    """Pods that the reference has rejected by then."""
+    """Pods that the reference has rejected so far."""
     ended: frozenset[str]
-    """Pods that have finished or were deleted by then."""
+    """Pods that have finished or were deleted so far."""
 
     @property
     def kind(self) -> str:
-        """The first word of the path."""
+        """First word of the path."""
         return self.path.partition(" ")[0]
 
     def is_about(self, pods: frozenset[str]) -> bool:
-        """Whether it is what one of these pods holds, or that its health is reported."""
+        """True if it is about allocations of these pods or updates of their health."""
         if self.path == "health updates":
             return {*self.expected} > {*self.actual} and {*self.expected} - {*self.actual} <= pods
         words = self.path.split()
         return words[0] in _HOLDINGS and any(uid in words for uid in pods)
 
-    def is_told_of(self, pods: frozenset[str]) -> bool:
-        """Whether PodResources tells it of one of these pods."""
-        return self.kind.removesuffix(":") in _TOLD and any(uid in self.path for uid in pods)
+    def is_reported_of(self, pods: frozenset[str]) -> bool:
+        """True if it is a PodResources response about one of these pods."""
+        return self.kind.removesuffix(":") in _REPORTED and any(uid in self.path for uid in pods)
 
 
-_TOLD: Final = frozenset({"get", "list", "list_v1alpha1"})
+_REPORTED: Final = frozenset({"get", "list", "list_v1alpha1"})
 _HOLDINGS: Final = frozenset({"devices", "count", "status", "checkpoint"})
 
 
 @attrs.frozen
 class Deviation:
-    """A difference that is meant, and why."""
+    """Intended difference with its reason."""
 
     name: str
     reason: str
@@ -60,16 +58,16 @@ class Deviation:
 
 
 def steps_of(scenario: Scenario) -> list[Mapping[str, Any]]:
-    """What happens in a scenario: its steps, then its pods one after another."""
+    """Return the steps of a scenario, then an admission for each of its pods."""
     return [*scenario.get("steps", ()), *({"admit": pod} for pod in scenario.get("pods", ()))]
 
 
 def named(fact: Fact) -> Deviation | None:
-    """The deviation that explains a difference, if there is one."""
+    """Return the deviation that explains a difference, or None."""
     return next((each for each in DEVIATIONS if each.covers(fact)), None)
 
 
-def _is_told_with_the_gate_off(fact: Fact) -> bool:
+def _is_reported_with_the_gate_off(fact: Fact) -> bool:
     if fact.path != "health updates" or fact.expected:
         return False
     on = minor(fact.version) >= 36
@@ -87,12 +85,12 @@ DEVIATIONS: Final[tuple[Deviation, ...]] = (
         "the pod admitted last counts as active",
         "up to 1.31 the reference frees what it held when it was rejected or ended only once "
         "another pod comes, ours with the next List as well",
-        lambda fact: minor(fact.version) <= 31 and fact.is_told_of(fact.rejected | fact.ended),
+        lambda fact: minor(fact.version) <= 31 and fact.is_reported_of(fact.rejected | fact.ended),
     ),
     Deviation(
         "health updates without the gate",
         "`MockKubelet.health_updates` is there without the gate ResourceHealthStatus, too",
-        _is_told_with_the_gate_off,
+        _is_reported_with_the_gate_off,
     ),
     Deviation(
         "ended pods hold nothing",

@@ -1,4 +1,4 @@
-"""Random scenarios: small nodes on which everything can happen."""
+"""Generate random scenarios with small nodes and all kinds of steps."""
 
 from __future__ import annotations
 
@@ -10,34 +10,23 @@ from typing import Any, Final
 from devicemanager.core.runoptions import ContainerSettings, DeviceSpec, Mount
 from devicemanager.kubelet.wire import settings as wire
 
-__all__ = ["scenario", "scenarios"]
-
 Plain = dict[str, Any]
 
 _RESOURCES: Final = ("vendor.com/gpu", "vendor.com/nic", "other.org/fpga")
 _POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
-_PREFERRED: Final = (
-    "",
-    "",
-    "lexical",
-    "lexical",
-    "reverse",
-    "reverse",
-    "short",
-    "garbage",
-    "error",
-)
+# The order matters: it decides which scenario a seed generates.
+_PREFERRED: Final = (*[""] * 2, *["lexical"] * 2, *["reverse"] * 2, "short", "garbage", "error")
 _NODES: Final = ((0,), (0, 1), (0, 1), (0, 1, 2, 3), (0, 1, 2, 3), (0, 2, 5), tuple(range(8)))
 
 
 def scenarios(seed: int, count: int, version: int) -> Iterator[Plain]:
-    """So many for a minor version; each depends on the seed and its number alone."""
+    """Yield scenarios for a minor version; each depends only on the seed and its number."""
     for number in range(count):
         yield scenario(f"{seed}-{number}", version)
 
 
 def scenario(name: str, version: int) -> Plain:
-    """One scenario; the same for the same name."""
+    """Return the scenario of this name, which seeds all random choices."""
     return _Maker(random.Random(name), name, version).scenario()
 
 
@@ -67,7 +56,7 @@ class _Maker:
             "resources": {resource: self._plugin(resource) for resource in resources},
             "steps": [],
         }
-        # The reference looks distances up by node id, and panics where ids have gaps (Q28).
+        # The reference indexes distances by NUMA node ID and panics if IDs have gaps (Q28).
         if nodes == list(range(len(nodes))) and rng.random() < 0.8:
             made["numa_distances"] = self._distances()
         if rng.random() < 0.3:
@@ -82,7 +71,7 @@ class _Maker:
 
     def _options(self) -> Plain:
         rng = self._rng
-        # One of them may be wrong: of two, the reference tells of either.
+        # At most one is wrong: of two, the reference reports one at random.
         found = {}
         if rng.random() < 0.3:
             found["prefer-closest-numa-nodes"] = rng.choice(("true", "true", "false", "maybe"))
@@ -118,7 +107,7 @@ class _Maker:
         return made
 
     def _response(self, resource: str) -> bytes:
-        """One entry a map: more would be written in any order by some versions."""
+        """Return a response with one entry per map: some versions write more in random order."""
         rng = self._rng
         short = resource.rpartition("/")[2]
         return wire.settings_to_bytes(
@@ -151,7 +140,7 @@ class _Maker:
         rng = self._rng
         count = rng.choice((0, 1, 2, 3, 4, 4, 6, 8, 12))
         short = resource.rpartition("/")[2]
-        # Most have the same ids in every resource now and then: health is told by id.
+        # Sometimes several resources have the same device IDs: health updates name only the ID.
         stem = "dev" if rng.random() < 0.15 else short
         topology = rng.choice(("none", "all", "all", "some"))
         return [
@@ -177,7 +166,7 @@ class _Maker:
     # -- steps -----------------------------------------------------------------------
 
     def _step(self) -> Plain:
-        """Something that is possible now; most often a pod comes."""
+        """Return a step that is possible now, most often an admission."""
         rng = self._rng
         kinds = ["admit"] * 8 + ["list"] * 2 + ["register"]
         if self._active:
@@ -222,7 +211,7 @@ class _Maker:
         return {"list": {"resource": resource, "devices": self._changed(resource)}}
 
     def _changed(self, resource: str) -> list[Plain]:
-        """Mostly the former list with some changes."""
+        """Return the previous list with some changes, or sometimes a new one."""
         rng = self._rng
         devices = self._plugins[resource]
         if rng.random() < 0.2:
@@ -278,23 +267,23 @@ class _Maker:
         return {"start": self._rng.choice(self._active)}
 
     def _finish(self) -> Plain:
-        return {"finish": self._left()}
+        return {"finish": self._end_pod()}
 
     def _delete(self) -> Plain:
-        return {"delete": self._left()}
+        return {"delete": self._end_pod()}
 
-    def _left(self) -> str:
+    def _end_pod(self) -> str:
         uid = self._rng.choice(self._active)
         self._active.remove(uid)
         return uid
 
     def _restart(self) -> Plain:
-        return self._anew("restart")
+        return self._restarted("restart")
 
     def _reboot(self) -> Plain:
-        return self._anew("reboot")
+        return self._restarted("reboot")
 
-    def _anew(self, how: str) -> Plain:
+    def _restarted(self, how: str) -> Plain:
         self._gone += sorted(self._plugins)
         self._plugins.clear()
         self._replaced.clear()

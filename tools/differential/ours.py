@@ -1,6 +1,7 @@
-"""One scenario through the mock kubelet: the same outcomes as the Go program's.
+"""Run a scenario in the mock kubelet; outcomes have the format of the Go program's.
 
-Plugins have no sockets here; kubelet, checkpoint file and PodResources are the real path.
+Plugins are fakes without sockets; the kubelet, the checkpoint file and the PodResources
+server are the product's.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import base64
 import queue
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 import grpc
 
 import checkpoint
-from checkpoint import PodDevicesEntry
 from devicemanager.core.errors import AllocationError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
@@ -32,24 +32,20 @@ from protos import podresources_v1alpha1 as old
 from protos import podresources_v1alpha1_grpc as old_grpc
 from tools.differential.deviations import steps_of
 from tools.differential.plain import (
-    RESPONSE,
     Plain,
     RecordingPlugin,
-    device,
     manifest,
     plain_affinity,
     plain_answer,
-    plain_hints,
     plain_options,
 )
-
-__all__ = ["play"]
+from tools.replay.admission import checkpoint_of, device_of, plain_hints
 
 Outcomes = list[Plain]
 
 
 def play(scenario: Mapping[str, Any], version: str) -> Plain:
-    """``{"runs": [outcomes]}`` or ``{"config_error": text}``, as the reference answers."""
+    """Return ``{"runs": [outcomes]}`` or ``{"config_error": text}``, like the reference."""
     try:
         settings = _settings(scenario, version)
     except TopologyConfigError as error:
@@ -68,6 +64,8 @@ def _settings(scenario: Mapping[str, Any], version: str) -> Settings:
         topology_policy=scenario["policy"],
         topology_scope=scenario["scope"],
         topology_options=scenario.get("policy_options") or {},
+        # The reference has no rate limit, and it has all bugs of its version. Flushing files
+        # would only take time.
         pod_resources_qps=None,
         durability="process",
         quirks="reference",
@@ -80,28 +78,14 @@ def _kubelet(scenario: Mapping[str, Any], settings: Settings) -> Iterator[MockKu
         if scenario.get("allocated"):
             directory = Path(root, "device-plugins")
             directory.mkdir()
-            text = checkpoint.dumps(_saved(scenario["allocated"]))
+            text = checkpoint.dumps(checkpoint_of(scenario["allocated"]))
             checkpoint.FileStore(directory).write(text)
         with MockKubelet(root, settings=settings) as kubelet:
             yield kubelet
 
 
-def _saved(allocated: Sequence[Mapping[str, Any]]) -> checkpoint.Checkpoint:
-    entries = tuple(
-        PodDevicesEntry(
-            held["pod_uid"],
-            held["container"],
-            held["resource"],
-            {int(node): tuple(ids) for node, ids in held["devices"].items()},
-            RESPONSE,
-        )
-        for held in allocated
-    )
-    return checkpoint.Checkpoint(entries, {entry.resource_name: () for entry in entries})
-
-
 class _Node:
-    """A mock kubelet and its plugins."""
+    """Mock kubelet with its plugins."""
 
     def __init__(self, kubelet: MockKubelet, scenario: Mapping[str, Any]) -> None:
         self._kubelet = kubelet
@@ -123,6 +107,7 @@ class _Node:
         return outcome | self._observe(last)
 
     def _do_admit(self, pod: Mapping[str, Any]) -> Plain:
+        # Before the admission, which changes the free devices and with them the hints.
         first, whole = self._kubelet.manager.hints(manifests.parse(manifest(pod)))
         admission = self._kubelet.admit(manifest(pod), start=False)
         found = {
@@ -142,7 +127,7 @@ class _Node:
         return {"registered": ""}
 
     def _rejected(self, described: Mapping[str, Any]) -> str:
-        """A registration that the kubelet rejects before it dials."""
+        """Return the error of a registration that the kubelet rejects before it connects."""
         with grpc.insecure_channel(sockets.target(self._kubelet.plugin_socket)) as channel:
             request = dp.RegisterRequest(
                 version=described["version"],
@@ -153,7 +138,7 @@ class _Node:
                 dp_grpc.RegistrationStub(channel).Register(request)
             except grpc.RpcError as error:
                 return str(error.details())
-        raise AssertionError("a registration with an unknown version was taken")
+        raise AssertionError("the kubelet accepted a registration with an unknown version")
 
     def _register(
         self, resource: str, described: Mapping[str, Any], *, same_socket: bool = False
@@ -165,14 +150,15 @@ class _Node:
             name = before.name
         plugin = RecordingPlugin(name, resource, described, self._calls)
         plugin.register(self._kubelet.manager.plugins, name)
+        # The kubelet does not disconnect a replaced plugin: it can still disconnect later.
         if before is not None:
             self._old.setdefault(resource, []).append(before)
         self._plugins[resource] = plugin
         if described.get("devices") is not None:
-            plugin.send_list(map(device, described["devices"]))
+            plugin.send_list(map(device_of, described["devices"]))
 
     def _do_list(self, described: Mapping[str, Any]) -> Plain:
-        self._plugins[described["resource"]].send_list(map(device, described["devices"]))
+        self._plugins[described["resource"]].send_list(map(device_of, described["devices"]))
         return {}
 
     def _do_stop(self, resource: str) -> Plain:
@@ -212,6 +198,7 @@ class _Node:
             self._kubelet.reboot()
         else:
             self._kubelet.restart()
+        # A kubelet restart ends all connections; the scenario registers plugins again.
         self._plugins.clear()
         self._old.clear()
         records = self._kubelet.pods()
@@ -226,7 +213,7 @@ class _Node:
             }
         }
 
-    # -- what there is ---------------------------------------------------------------
+    # -- observation -----------------------------------------------------------------
 
     def _observe(self, last: bool) -> Plain:
         kubelet = self._kubelet
@@ -237,11 +224,12 @@ class _Node:
             "capacity": kubelet.capacity(),
             "allocatable": kubelet.allocatable(),
             "health_updates": self._drain_health(),
-            "devices": {uid: self._held(uid) for uid in kubelet.pods()},
+            "devices": {uid: self._allocated(uid) for uid in kubelet.pods()},
             "status": {uid: self._status(uid) for uid in kubelet.pods()},
             "written": path.exists(),
             "checkpoint": base64.b64encode(path.read_bytes()).decode() if path.exists() else None,
         }
+        # List frees devices of ended pods in the reference (Q10), so quiet scenarios avoid it.
         if not self._quiet or last:
             found["lists"] = self._lists()
         kubelet.manager.self_check()
@@ -256,9 +244,9 @@ class _Node:
         except queue.Empty:
             return found
 
-    def _held(self, uid: str) -> Plain:
-        held = self._kubelet.devices(uid)
-        return {name: held.get(name, {}) for name in self._containers(uid)}
+    def _allocated(self, uid: str) -> Plain:
+        devices = self._kubelet.devices(uid)
+        return {name: devices.get(name, {}) for name in self._containers(uid)}
 
     def _status(self, uid: str) -> Plain:
         status = self._kubelet.allocated_resources_status(uid)
@@ -286,7 +274,8 @@ class _Node:
                     v1.GetAllocatableResources, pr.AllocatableResourcesRequest()
                 ),
             }
-            for name in ("nobody", *self._kubelet.pods()):
+            # The first name is not the name of a pod.
+            for name in ("missing", *self._kubelet.pods()):
                 request = pr.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
                 found[f"get {name}"] = plain_answer(v1.Get, request)
         return found

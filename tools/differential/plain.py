@@ -1,54 +1,27 @@
-"""Between a scenario's JSON and the values of the mock kubelet."""
+"""Convert between the JSON of a scenario and the values of the mock kubelet."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import grpc
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from devicemanager.core import bitset
-from devicemanager.core.devices import Device
 from devicemanager.core.errors import RpcError
-from devicemanager.core.ids import DeviceId, ResourceName
-from devicemanager.core.runoptions import ContainerSettings, RunOptions
-from devicemanager.core.topology import Hint, Hints
+from devicemanager.core.ids import ResourceName
+from devicemanager.core.runoptions import RunOptions
 from devicemanager.kubelet.pods.admission import Admission
-from devicemanager.kubelet.wire import settings as wire
-from devicemanager.testing import fakes
-from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
-
-__all__ = [
-    "RESPONSE",
-    "Plain",
-    "RecordingPlugin",
-    "device",
-    "manifest",
-    "plain_affinity",
-    "plain_answer",
-    "plain_hints",
-    "plain_options",
-]
+from devicemanager.testing.fakes import FakePlugin
+from tools.replay.admission import PREFERENCES, RESPONSE, plain_call
 
 Plain = dict[str, Any]
 
-RESPONSE: Final = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
-"""What a plugin answers that has no response of its own."""
-_PREFERENCES: Final[Mapping[str, Preference | None]] = {
-    "": None,
-    "error": fakes.first,
-    "garbage": fakes.garbage,
-    "lexical": fakes.first,
-    "reverse": fakes.last,
-    "short": fakes.one_short,
-}
-
 
 class RecordingPlugin(FakePlugin):
-    """A fake that writes its calls down as the vectors have them."""
+    """Fake plugin that logs its calls in the format of the vectors."""
 
     def __init__(
         self, name: str, resource: str, described: Mapping[str, Any], log: list[Plain]
@@ -58,32 +31,19 @@ class RecordingPlugin(FakePlugin):
         one = RESPONSE if response is None else base64.b64decode(response)
         super().__init__(
             ResourceName(resource),
-            _PREFERENCES[preferred],
+            PREFERENCES[preferred],
             bool(described.get("pre_start")),
             () if described.get("empty_reply") else (one,),
             _error(described.get("allocate_error")),
             _error("no preference for you" if preferred == "error" else None),
             _error(described.get("pre_start_error")),
-            lambda call: log.append(_call(resource, call)),
+            lambda call: log.append(plain_call(resource, call)),
         )
         self.name = name
 
 
 def _error(text: str | None) -> RpcError | None:
     return RpcError("Unknown", text) if text else None
-
-
-def _call(resource: str, call: FakeCall) -> Plain:
-    about: Plain = {"method": call.method, "resource": resource}
-    if call.method != fakes.GET_PREFERRED_ALLOCATION:
-        return about | {"devices": sorted(call.device_ids)}
-    about |= {"available": sorted(call.available), "size": call.size}
-    return about | ({"must_include": sorted(call.must_include)} if call.must_include else {})
-
-
-def device(device: Mapping[str, Any]) -> Device:
-    numa = device.get("numa")
-    return Device(DeviceId(device["id"]), device["health"], None if numa is None else tuple(numa))
 
 
 def manifest(pod: Mapping[str, Any]) -> Plain:
@@ -107,18 +67,6 @@ def manifest(pod: Mapping[str, Any]) -> Plain:
 def _container(container: Mapping[str, Any]) -> Plain:
     limits = {name: str(value) for name, value in (container.get("limits") or {}).items()}
     return {"name": container["name"], "image": "none", "resources": {"limits": limits}}
-
-
-def plain_hints(hints: Mapping[str, Hints | None]) -> Plain:
-    return {
-        resource: None if found is None else [_hint(hint) for hint in found]
-        for resource, found in hints.items()
-    }
-
-
-def _hint(hint: Hint) -> Plain:
-    nodes = None if hint.mask is None else list(bitset.numbers(hint.mask))
-    return {"nodes": nodes, "preferred": hint.preferred}
 
 
 def plain_affinity(admission: Admission) -> Plain:

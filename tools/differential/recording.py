@@ -1,4 +1,4 @@
-"""A few scenarios with what the reference did, to be played again where there is no Go."""
+"""Store scenarios with the reference's results, to compare without Go."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from tools.differential import ours
 from tools.differential.comparing import Disagreement, Expected, compare
 from tools.replay.report import read_vectors
 
-__all__ = ["MOST_BYTES", "differences", "line", "read"]
-
 MOST_BYTES: Final = 4000
-"""The longest line that is worth a place in the repository."""
+"""Longest line to record, to keep the file in the repository small."""
 
 
 @attrs.frozen
 class Recorded:
-    """One line of a file."""
+    """Line of a file."""
 
     version: str
     scenario: Mapping[str, Any]
@@ -29,8 +27,10 @@ class Recorded:
 
 
 def line(version: str, scenario: Mapping[str, Any], wanted: Expected) -> str:
-    """As JSON: ``kubelet``, ``scenario``, and ``expect`` with ``config_error`` or, for each
-    step, its ``facts`` and the paths of those that were ``random``."""
+    """Return a JSON object with ``kubelet``, ``scenario`` and ``expect``.
+
+    ``expect`` has ``config_error``, or per step the ``facts`` and the paths of ``random`` ones.
+    """
     expect: dict[str, Any] = {"config_error": wanted.config_error}
     if wanted.config_error is None:
         expect = {
@@ -45,7 +45,7 @@ def line(version: str, scenario: Mapping[str, Any], wanted: Expected) -> str:
 
 
 def read(path: Path) -> Iterator[Recorded]:
-    """Every line. Raises ReplayError if the file is not of this format."""
+    """Yield all lines. Raises ReplayError if the file has a different format."""
     for vector in read_vectors(path):
         expect = vector["expect"]
         steps = expect.get("steps", ())
@@ -61,7 +61,7 @@ def read(path: Path) -> Iterator[Recorded]:
 
 
 def differences(recorded: Recorded) -> list[Disagreement]:
-    """What ours does otherwise, and nothing says that it should."""
+    """Play the scenario in the mock and return unexplained disagreements."""
     played = ours.play(recorded.scenario, recorded.version)
     found = compare(recorded.scenario, recorded.version, recorded.expected, played)
     return [each for each in found if each.deviation is None]

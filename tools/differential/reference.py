@@ -1,4 +1,4 @@
-"""The Go program as a process: scenarios in, what the real device manager did out."""
+"""The Go program as a process: scenarios in, outcomes of the real device manager out."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
-
-__all__ = ["Answer", "Reference", "ReferenceError"]
 
 Answer = Mapping[str, Any]
 """``runs`` (a list of outcomes for each run), ``config_error`` or ``failed``."""
 
 PLUGIN_DIR: Final = Path("/var/lib/kubelet/device-plugins")
-"""The real device manager knows no other."""
+"""Path compiled into the real device manager."""
 
-# A process of its own: only one with a single thread may enter a namespace.
+# In a new process, because only a single-threaded process can enter a user namespace.
 _LAUNCH: Final = """
 import os, sys
 from pathlib import Path
@@ -35,11 +32,11 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class ReferenceError(Exception):  # the reference's, not Python's
-    """The program has ended, or said something else than an answer."""
+    """The program exited instead of answering."""
 
 
 def launch(program: Path, directory: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start the program where ``directory`` is the kubelet's plugin directory."""
+    """Start the program with ``directory`` mounted as the kubelet's plugin directory."""
     command = [sys.executable, "-c", _LAUNCH, str(directory), str(PLUGIN_DIR), str(program)]
     return subprocess.Popen(
         [*command, *arguments],
@@ -52,7 +49,7 @@ def launch(program: Path, directory: Path, *arguments: str) -> subprocess.Popen[
 
 
 class Reference:
-    """One process; its plugin directory is in memory, since nothing here is about disks."""
+    """Process of the Go program; its plugin directory is in memory, which is faster."""
 
     def __init__(self, program: Path) -> None:
         memory = Path("/dev/shm")
@@ -62,7 +59,7 @@ class Reference:
         self._process = launch(program, self._directory)
 
     def ask(self, scenario: Mapping[str, Any], runs: int) -> Answer:
-        """Run one scenario so many times. Raises ReferenceError."""
+        """Run a scenario ``runs`` times. Raises ReferenceError."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps({**scenario, "runs": runs}) + "\n")
@@ -71,7 +68,7 @@ class Reference:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise ReferenceError(f"the reference ended: {self._last_words()}")
+            raise ReferenceError(f"the reference exited: {self._last_words()}")
         answer: Answer = json.loads(line)
         return answer
 
@@ -83,12 +80,7 @@ class Reference:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
         shutil.rmtree(self._directory, ignore_errors=True)

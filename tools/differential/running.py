@@ -1,4 +1,4 @@
-"""Many scenarios of one version through both, and what came of it."""
+"""Run many scenarios of one version in both, and count the results."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from tools.differential.comparing import Disagreement, Expected, compare, expect
 from tools.differential.reference import Reference, ReferenceError
 from tools.differential.shrinking import shrink
 
-__all__ = ["Comparison", "Finding", "Tally"]
-
 Plain = dict[str, Any]
 
 _RUNS: Final = 4
 _MORE_RUNS: Final = 100
-"""A choice that looked the same in the first runs may still be random."""
+"""Runs of a scenario with a finding, because a random choice can repeat in a few runs."""
 
 
 @attrs.frozen
 class Finding:
-    """A scenario in which ours differs, and nothing says that it should."""
+    """Scenario with differences that no named deviation explains."""
 
     scenario: Mapping[str, Any]
     disagreements: tuple[Disagreement, ...]
@@ -32,27 +30,27 @@ class Finding:
 
 @attrs.define
 class Tally:
-    """What many scenarios came to."""
+    """Results of many scenarios."""
 
     scenarios: int = 0
     facts: int = 0
-    """Facts compared."""
+    """Number of compared facts."""
     random: int = 0
-    """Facts that the reference chose at random."""
+    """Number of facts that the reference selects at random."""
     deviations: collections.Counter[str] = attrs.field(factory=collections.Counter)
-    """By name, the scenarios in which it was seen."""
+    """Number of scenarios per named deviation."""
     findings: list[Finding] = attrs.field(factory=list)
     agreeing: list[tuple[Mapping[str, Any], Expected]] = attrs.field(factory=list)
-    """Scenarios without a finding, if they are to be kept."""
+    """Scenarios without a finding, if requested with ``keep``."""
 
     @property
     def agreed(self) -> int:
-        """Scenarios without a finding."""
+        """Number of scenarios without a finding."""
         return self.scenarios - len(self.findings)
 
 
 class Comparison:
-    """Both sides for one version."""
+    """Comparison of both sides at one version."""
 
     def __init__(self, reference: Reference, version: str) -> None:
         self._reference = reference
@@ -61,20 +59,23 @@ class Comparison:
     def run(
         self, scenarios: Iterable[Mapping[str, Any]], most: int, *, keep: bool = False
     ) -> Tally:
-        """All scenarios, or those up to the finding of number ``most``. ``keep`` keeps those
-        that agree, with what the reference did in many runs."""
+        """Run the scenarios until there are ``most`` findings.
+
+        ``keep`` stores the scenarios that agree, with the results of many reference runs.
+        """
         tally = Tally()
         for scenario in scenarios:
             tally.scenarios += 1
             wanted, found = self._compared(scenario, _MORE_RUNS if keep else _RUNS)
+            # More runs may show that the difference is a random choice of the reference.
             if not keep and any(each.deviation is None for each in found):
                 wanted, found = self._compared(scenario, _MORE_RUNS)
             tally.facts += sum(map(len, wanted.steps))
             tally.random += sum(map(len, wanted.random))
             for name in {each.deviation.name for each in found if each.deviation}:
                 tally.deviations[name] += 1
-            if meant := tuple(each for each in found if each.deviation is None):
-                tally.findings.append(Finding(scenario, meant))
+            if unexplained := tuple(each for each in found if each.deviation is None):
+                tally.findings.append(Finding(scenario, unexplained))
             elif keep:
                 tally.agreeing.append((scenario, wanted))
             if len(tally.findings) >= most:
@@ -82,7 +83,7 @@ class Comparison:
         return tally
 
     def disagreements(self, scenario: Mapping[str, Any], runs: int) -> list[Disagreement]:
-        """Every one, named deviations among them."""
+        """Return all disagreements, including named deviations."""
         return self._compared(scenario, runs)[1]
 
     def _compared(
@@ -96,7 +97,8 @@ class Comparison:
         return wanted, found
 
     def shrunk(self, finding: Finding) -> Finding:
-        """The smallest scenario with a disagreement about a fact of the same kind."""
+        """Return the smallest scenario with a disagreement about the same kind of fact."""
+        # Not the same fact: a smaller scenario has other pods and devices.
         kind = _kind(finding.disagreements[0])
 
         def disagrees(scenario: Mapping[str, Any]) -> bool:
@@ -104,7 +106,7 @@ class Comparison:
                 found = self.disagreements(scenario, 10)
             except ReferenceError:
                 raise
-            except Exception:  # a scenario made smaller may be one that cannot be played
+            except Exception:  # a reduced scenario can be invalid
                 return False
             return any(each.deviation is None and _kind(each) == kind for each in found)
 

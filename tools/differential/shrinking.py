@@ -1,4 +1,4 @@
-"""Making a scenario smaller for as long as it still shows the same."""
+"""Reduce a scenario while it still shows the same disagreement."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["shrink"]
-
 Plain = dict[str, Any]
 Path = tuple[Any, ...]
-"""Where something is in a scenario: keys and indexes from the outside in."""
+"""Place in a scenario: keys and indexes from the outside in."""
 
 
 def shrink(scenario: Mapping[str, Any], shows: Callable[[Plain], bool], most: int = 400) -> Plain:
-    """The smallest scenario found with at most so many tries. ``shows`` is asked about each
-    try, which may be one that cannot be played."""
+    """Return the smallest scenario found in up to ``most`` tries.
+
+    ``shows`` decides about each candidate; candidates can be invalid scenarios.
+    """
     smallest = copy.deepcopy(dict(scenario))
+    # After each success start again with the largest reductions: they may have become possible.
     progress = True
     while progress:
         progress = False
@@ -31,7 +32,7 @@ def shrink(scenario: Mapping[str, Any], shows: Callable[[Plain], bool], most: in
 
 
 def _smaller(scenario: Plain) -> Iterator[Plain]:
-    """Candidates, the most radical first."""
+    """Yield candidates, the smallest first."""
     yield from _slices(scenario, ("steps",))
     for resource in scenario["resources"]:
         yield _without(scenario, ("resources", resource))
@@ -47,7 +48,7 @@ def _smaller(scenario: Plain) -> Iterator[Plain]:
 
 
 def _slices(scenario: Plain, path: Path) -> Iterator[Plain]:
-    """Without a half, a quarter, one of the items of a list."""
+    """Remove a half, a quarter, or one of the items of a list."""
     count = len(_at(scenario, path))
     for length in sorted({count // 2, count // 4, 1} - {0}, reverse=True):
         for start in range(0, count, length):
@@ -57,7 +58,7 @@ def _slices(scenario: Plain, path: Path) -> Iterator[Plain]:
 
 
 def _shorter(scenario: Plain, path: Path) -> Iterator[Plain]:
-    """A pod's containers, fewer and with less."""
+    """Remove containers of a pod, or lower their limits."""
     containers = _at(scenario, path)
     for number, container in enumerate(containers):
         if path[-1] == "init_containers" or len(containers) > 1:
@@ -70,7 +71,7 @@ def _shorter(scenario: Plain, path: Path) -> Iterator[Plain]:
 
 
 def _plainer(scenario: Plain) -> Iterator[Plain]:
-    """Without what is not needed to show it."""
+    """Remove options, or set them to their defaults."""
     for name in ("quiet", "feature_gates", "numa_distances"):
         if name in scenario:
             yield _without(scenario, (name,))

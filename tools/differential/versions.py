@@ -1,12 +1,10 @@
-"""The releases of Kubernetes whose device manager is built and compared with."""
+"""Releases of Kubernetes to compare with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
-
-__all__ = ["PINNED", "RELEASES", "SUMS", "minor", "release", "staging_version"]
 
 RELEASES: Final = (
     "1.29.6",
@@ -18,7 +16,7 @@ RELEASES: Final = (
     "1.35.4",
     "1.36.3",
 )
-"""One a minor, ascending."""
+"""One release per minor version, in ascending order."""
 
 _NEIGHBOURS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
@@ -30,12 +28,13 @@ _NEIGHBOURS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("1.32.13", "k8s.io/kube-scheduler"): "v0.32.10",
     }
 )
-"""Modules that cannot be had of a release, and the version that is taken instead. The device
-manager imports what imports them; it does not use them."""
+"""Modules that were not published for a release, with the version to use instead.
+
+The device manager imports them only indirectly and does not call them."""
 PINNED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"1.31.14": ("sigs.k8s.io/structured-merge-diff/v4 v4.4.1",)}
 )
-"""What a release asks for itself, where its neighbours' modules ask for more than it bears."""
+"""Modules to pin to the release's version: modules from ``_NEIGHBOURS`` require newer ones."""
 
 _DYNAMIC = "k8s.io/dynamic-resource-allocation v0.31.14"
 SUMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -46,23 +45,22 @@ SUMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""Lines of a release's go.sum for modules that Go's checksum database may not answer for: as
-Go's module proxy had them."""
+"""Lines of go.sum, from Go's module proxy, for modules missing in Go's checksum database."""
 
 
-def release(asked: str) -> str:
-    """The release of a version such as ``1.34`` or ``1.34.4``. Raises ValueError."""
+def release(version: str) -> str:
+    """Return the release of a version such as ``1.34`` or ``1.34.4``. Raises ValueError."""
     for each in RELEASES:
-        if asked in (each, each.rpartition(".")[0]):
+        if version in (each, each.rpartition(".")[0]):
             return each
-    raise ValueError(f"{asked!r} is not compared with: choose from {', '.join(RELEASES)}")
+    raise ValueError(f"{version!r} is not supported: use one of {', '.join(RELEASES)}")
 
 
 def minor(of: str) -> int:
-    """``34`` of ``1.34.4``."""
+    """Return the minor version: 34 for ``1.34.4``."""
     return int(of.split(".")[1])
 
 
 def staging_version(of: str, module: str) -> str:
-    """The version of one of Kubernetes' own modules, such as ``v0.34.4``."""
+    """Return the version of a Kubernetes staging module, such as ``v0.34.4``."""
     return _NEIGHBOURS.get((of, module), f"v0.{of.partition('.')[2]}")

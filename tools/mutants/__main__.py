@@ -1,9 +1,9 @@
-"""``python -m tools.mutants --sample 600``: break a line, see whether a test notices.
+"""``python -m tools.mutants``: change one line, see whether a test fails.
 
-Mutants of the core, the registration, the watcher, the kubelet and the checkpoint, each in
-a copy of the repository with the tests that run its lines. Survivors are shown as diffs,
-unless ``equivalents.toml`` explains why nothing can notice them. Exit 0 if at least the
-share that ``--floor`` asks for was killed.
+By default, mutants of core, kubelet and checkpoint, with all tests. ``sample --seed 23
+--count 60`` tries mutants of all wings, the same number of each, with the tests of the
+wing only. Survivors are shown as diffs, except those explained in ``equivalents.toml``.
+Exit status 0 if at least the share ``--floor`` was killed.
 """
 
 from __future__ import annotations
@@ -14,50 +14,73 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tools.mutants.equivalents import explanation, read_equivalents
+import attrs
+
 from tools.mutants.mutations import Mutant, mutants_of
-from tools.mutants.report import share_killed, survivor_text, table
-from tools.mutants.running import MEASURED, CannotMeasure, Result, run, select
+from tools.mutants.report import diff, explanation, read_equivalents, share_killed, table
+from tools.mutants.running import MEASURED, Result, run, select
+from tools.mutants.selection import LONGEST, CannotMeasure, wing_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "mutants"
-MODULES = (
-    "checkpoint",
-    "devicemanager/core",
-    "devicemanager/kubelet",
-    "devicemanager/kubelet/registration",
-)
-# Peers in Go and Rust are other processes: what runs there has no coverage.
+MODULES = ("checkpoint", "devicemanager/core", "devicemanager/kubelet")
+# "faults", for example, is devicemanager/faults and tests/faults.
+WINGS = (
+    "core", "kubelet", "plugin", "claims", "objects", "events", "faults", "io", "control",
+    "observe", "snapshot", "testing", "conformance", "cluster", "cli", "checkpoint",
+    "podresources",
+)  # fmt: skip
+# Interop tests run Go and Rust processes, which coverage does not measure.
 TESTS = ("-n", "2", "-m", "not interop")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--seed", type=int, default=1, help="seed of the sample (default: 1)")
+    common.add_argument(
+        "--workers", type=int, default=2, help="mutants to try in parallel (default: 2)"
+    )
+    common.add_argument(
+        "--limit",
+        type=float,
+        default=LONGEST,
+        metavar="SECONDS",
+        help="select tests of at most this duration per mutant (default: %(default)g); a run"
+        " that takes four times as long as without the mutant is stopped and counts as killed",
+    )
+    common.add_argument(
+        "--floor", type=float, default=0.9, help="share that must be killed (default: 0.9)"
+    )
+    common.add_argument("--list", action="store_true", help="print the number of mutants and exit")
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__, parents=[common])
     parser.add_argument(
-        "--module", action="append", metavar="PATH", help="a file or directory; may be repeated"
+        "--module", action="append", metavar="PATH", help="file or directory to mutate; repeatable"
     )
     parser.add_argument(
-        "--tests", action="append", metavar="PATH", help="tests to use (default all)"
+        "--tests", action="append", metavar="PATH", help="tests to use; repeatable (default: all)"
     )
-    parser.add_argument("--sample", type=int, metavar="N", help="try N mutants, chosen by --seed")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample (default 1)")
-    parser.add_argument("--workers", type=int, default=1, help="mutants at a time (default 1)")
-    parser.add_argument("--floor", type=float, default=0.9, help="share to kill (default 0.9)")
+    parser.add_argument("--sample", type=int, metavar="N", help="try N mutants, selected by --seed")
     parser.add_argument("--again", action="store_true", help="only the survivors of the last run")
-    parser.add_argument("--list", action="store_true", help="count the mutants, try none")
+    sample = parser.add_subparsers(dest="mode").add_parser(
+        "sample", parents=[common], help="the same number of mutants of each wing"
+    )
+    sample.add_argument("--count", type=int, default=60, help="number of mutants (default: 60)")
+    sample.add_argument(
+        "--wing", action="append", choices=WINGS, help="wing to mutate; repeatable (default: all)"
+    )
     return parser
 
 
-def all_mutants(paths: Sequence[str], root: Path = ROOT) -> list[Mutant]:
-    """The mutants of these files and directories, relative to ``root``."""
+def all_mutants(paths: Iterable[str], root: Path = ROOT) -> list[Mutant]:
+    """Return the mutants of these files and directories, relative to ``root``."""
     files: list[Path] = []
     for path in paths:
         whole = root / path
         if not whole.exists():
-            raise SystemExit(f"make mutants: there is no {path}")
+            raise SystemExit(f"make mutants: no such file or directory: {path}")
         files += sorted(whole.rglob("*.py")) if whole.is_dir() else [whole]
     return [
         mutant
@@ -66,26 +89,49 @@ def all_mutants(paths: Sequence[str], root: Path = ROOT) -> list[Mutant]:
     ]
 
 
+def spread(groups: Sequence[Sequence[Mutant]], count: int, seed: int) -> list[Mutant]:
+    """Select ``count`` mutants at random, the same number of each group as far as possible.
+
+    Groups with few mutants contribute all; the others share the rest.
+    """
+    chance = random.Random(seed)
+    # Every group in random order; round by round, one mutant of each until there are enough.
+    # The first round also decides at random which groups contribute one more.
+    shuffled = [chance.sample(group, len(group)) for group in groups]
+    chance.shuffle(shuffled)
+    rounds = range(max(map(len, shuffled), default=0))
+    turns = [group[index] for index in rounds for group in shuffled if index < len(group)]
+    return turns[:count]
+
+
+def _wing_path(wing: str, root: Path) -> str:
+    inside = f"devicemanager/{wing}"
+    return inside if (root / inside).is_dir() else wing
+
+
 def _key(mutant: Mutant) -> list[str]:
     return [mutant.file, mutant.where, mutant.old, mutant.new]
 
 
 def _chosen(options: argparse.Namespace, root: Path) -> list[Mutant]:
+    if options.mode == "sample":
+        groups = [all_mutants([_wing_path(wing, root)], root) for wing in options.wing or WINGS]
+        return spread(groups, options.count, options.seed)
     mutants = all_mutants(options.module or MODULES, root)
     if options.again:
         last = json.loads((CACHE / "survivors.json").read_text())
         mutants = [mutant for mutant in mutants if _key(mutant) in last]
     if options.sample is not None and options.sample < len(mutants):
-        # In no order: a run that is broken off has tried a sample, too.
+        # In random order, so that an interrupted run has tried a sample, too.
         mutants = random.Random(options.seed).sample(mutants, options.sample)
     return mutants
 
 
 def main() -> int:
-    # In a shell's background it is ignored, and tests that interrupt a process would hang.
+    # A shell ignores SIGINT for background jobs; tests that send it would then hang.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options = _parser().parse_args()
-    # Before all else: a path that is not there is no reason to measure first.
+    # Before the measurement, which takes minutes, so that a wrong path fails at once.
     found = _chosen(options, ROOT)
     if options.list:
         print(f"{len(found)} mutants")
@@ -100,13 +146,17 @@ def main() -> int:
         with lock:
             done += 1
             if not result.is_killed and explanation(result.mutant, equivalents) is None:
-                print(f"\n{result.outcome}: {survivor_text(measured, result.mutant)}", flush=True)
-            if done % 25 == 0:
+                print(f"\n{result.outcome}: {diff(measured, result.mutant)}", flush=True)
+            if done % 10 == 0:
                 print(f"{done} of {len(mutants)}", file=sys.stderr)
 
+    by_wing = options.mode == "sample"
+    tests = [f"tests/{wing}" for wing in options.wing or WINGS] if by_wing else options.tests or []
     try:
-        selection = select(ROOT, CACHE, [*TESTS, *(options.tests or [])])
-        # From here on the copy that was measured counts: the work goes on meanwhile.
+        selection = attrs.evolve(
+            select(ROOT, CACHE, [*TESTS, *tests]), same_wing=by_wing, longest=options.limit
+        )
+        # Mutate the copy that was measured: the repository may have changed meanwhile.
         mutants = _chosen(options, measured)
         results = run(measured, CACHE, mutants, selection, options.workers, on_result)
     except CannotMeasure as error:
@@ -114,7 +164,7 @@ def main() -> int:
     survivors = [_key(each.mutant) for each in results if not each.is_killed]
     (CACHE / "survivors.json").write_text(json.dumps(survivors))
     share = share_killed(results, equivalents)
-    print(f"\n{table(results, equivalents)}\n")
+    print(f"\n{table(results, equivalents, wing_of if by_wing else str)}\n")
     print(f"{share:.1%} of the mutants that a test can notice were killed")
     return 0 if share >= options.floor else 1
 

@@ -1,5 +1,8 @@
-"""A pytest plugin for the measuring run. How long each test that passed took goes into the
-file that MUTANTS_DURATIONS names; what a process runs that a test starts is the test's."""
+"""Pytest plugin for the measuring run.
+
+It writes the durations of passed tests to the file named by MUTANTS_DURATIONS, and
+attributes the lines that child processes run to the test that started them.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +17,35 @@ import pytest
 
 _CONFIG = "COVERAGE_PROCESS_CONFIG"
 _seconds: defaultdict[str, float] = defaultdict(float)
-_others: set[str] = set()
+_not_passed: set[str] = set()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _seconds[report.nodeid] += report.duration
     if not report.passed:
-        _others.add(report.nodeid)
+        _not_passed.add(report.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Processes record under the test's name, too. A test that replaced the trace function
-    and did not put it back would leave all later ones without a record."""
+    """Make child processes record under the test's name.
+
+    A test that replaces the trace function without restoring it would leave all later tests
+    without coverage: stop the run.
+    """
     if sys.version_info < (3, 12) and sys.gettrace() is None:
-        pytest.exit(f"before {item.nodeid} something has switched the measuring off", 3)
+        pytest.exit(f"coverage was switched off before {item.nodeid}", 3)
     if (config := os.environ.get(_CONFIG)) is not None:
         os.environ[_CONFIG] = _with_context(config, f"{item.nodeid}|process")
 
 
 def _with_context(config: str, context: str) -> str:
-    """coverage's own settings for a process, as ``coverage.patch`` hands them down."""
+    """Add the context to the settings that ``coverage.patch`` passes to processes."""
     fields = json.loads(base64.b64decode(config)) | {"context": context}
     return base64.b64encode(json.dumps(fields).encode()).decode()
 
 
 def pytest_sessionfinish() -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        passed = {test: seconds for test, seconds in _seconds.items() if test not in _others}
+        passed = {test: seconds for test, seconds in _seconds.items() if test not in _not_passed}
         Path(os.environ["MUTANTS_DURATIONS"]).write_text(json.dumps(passed))

@@ -1,4 +1,4 @@
-"""Which mutants a module has: each is one small change of its source."""
+"""Find the mutants of a module. Each is one small change of its source."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 
 import attrs
-
-__all__ = ["Mutant", "mutants_of"]
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -36,12 +34,16 @@ _CALCULATED: dict[type[ast.operator], type[ast.operator]] = {
 }
 _SWAPPED: dict[type[ast.boolop], type[ast.boolop]] = {ast.And: ast.Or, ast.Or: ast.And}
 _SPOIL = "XX"
+_LOGGERS = frozenset({"_log", "_LOG", "logger", "_logger"})
 
 
 @attrs.frozen
 class Mutant:
-    """``source[start:end]`` of ``file`` replaced. ``where`` is the function or class that
-    holds it, ``first`` and ``last`` the lines of the statement."""
+    """Replacement of ``source[start:end]`` of ``file``.
+
+    ``where`` is the enclosing function or class, ``first`` and ``last`` are the lines of the
+    statement.
+    """
 
     file: str
     where: str
@@ -54,14 +56,14 @@ class Mutant:
     new: str
 
     def applied_to(self, source: str) -> str:
-        """The module's source with the mutant in it. ValueError if it is another source."""
+        """Return the mutated source. Raise ValueError if ``source`` is a different one."""
         if source[self.start : self.end] != self.old:
             raise ValueError(f"{self.file} has changed at line {self.line}")
         return source[: self.start] + self.new + source[self.end :]
 
 
 def mutants_of(file: str, source: str) -> list[Mutant]:
-    """All mutants of one module, in the order of its lines."""
+    """Return all mutants of one module in source order."""
     return sorted(_Finder(file, source).find(), key=lambda each: (each.start, each.end, each.new))
 
 
@@ -69,7 +71,7 @@ class _Finder:
     def __init__(self, file: str, source: str) -> None:
         self._file = file
         self._source = source
-        # The tree counts columns in bytes.
+        # ast counts columns in UTF-8 bytes, not in characters.
         self._lines = [line.encode() for line in source.splitlines(keepends=True)]
         self._starts = [0]
         for line in self._lines:
@@ -83,7 +85,7 @@ class _Finder:
         if _is_left_alone(node):
             return
         for old, new in _instead_of_statement(node):
-            # Without its first value an attribute is missing: that proves nothing.
+            # Any use of an attribute without its first value fails: that proves nothing.
             if not (where.endswith(".__init__") and isinstance(node, ast.Assign)):
                 yield self._mutant(node, where, old, new)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -127,8 +129,10 @@ class _Finder:
 
 
 def _is_left_alone(node: ast.stmt) -> bool:
-    """What no test can or should notice: docstrings, ``__all__``, names and imports for the
-    type checker only, stubs."""
+    """True for what no test can or should notice.
+
+    These are docstrings, ``__all__``, type aliases, imports, and names for type checkers.
+    """
     match node:
         case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
             return True
@@ -136,13 +140,15 @@ def _is_left_alone(node: ast.stmt) -> bool:
             return True
         case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar" | "NewType"))):
             return True
+        case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")):
+            return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
     return False
 
 
 def _parts(node: ast.stmt) -> Iterator[ast.AST]:
-    """The statements and expressions within, without annotations and decorators."""
+    """Yield the statements and expressions inside, without annotations and decorators."""
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list", "bases", "targets", "type_params"}:
             continue
@@ -159,7 +165,7 @@ def _flattened(value: object) -> Iterator[ast.AST]:
         case ast.arguments():
             yield from _flattened([*value.defaults, *value.kw_defaults])
         case ast.keyword(arg="strict" | "repr"):
-            return  # of zip: what the author is sure of; of attrs: what only a debugger shows
+            return  # zip(strict=) states what always holds; attrs' repr= is for debuggers
         case ast.excepthandler() | ast.match_case() | ast.withitem() | ast.keyword():
             for name, inner in ast.iter_fields(value):
                 if name not in {"type", "pattern"}:
@@ -168,7 +174,7 @@ def _flattened(value: object) -> Iterator[ast.AST]:
 
 def _instead_of_statement(node: ast.stmt) -> Iterator[tuple[ast.AST, ast.AST]]:
     match node:
-        # Where False is returned only true or not is asked; whether True is noticed is tried.
+        # Callers that only test for truth cannot distinguish None from False.
         case ast.Return(value=ast.expr() as value) if not _is_constant(value, None, False):
             yield value, ast.Constant(None)
         case ast.Expr(value=ast.Call()) | ast.Delete() | ast.Raise() | ast.AugAssign():
@@ -188,10 +194,22 @@ def _instead_of_statement(node: ast.stmt) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def _expressions(node: ast.expr) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """The mutants of an expression and of all within it."""
-    if isinstance(node, ast.JoinedStr):
-        # Its texts have no places of their own before Python 3.12.
-        return
+    """Yield the mutants of an expression and of its parts."""
+    match node:
+        # Before Python 3.12, ast has no positions of the texts in an f-string.
+        case ast.JoinedStr():
+            return
+        case ast.Subscript(value=ast.Name(id="Literal")):
+            return
+        # The type of cast() and the text of a log call have no effect that a test should see.
+        case ast.Call(func=ast.Name(id="cast"), args=[_, operand]):
+            yield from _expressions(operand)
+            return
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name)), args=args) if name in _LOGGERS:
+            for argument in args:
+                if not isinstance(argument, ast.Constant):
+                    yield from _expressions(argument)
+            return
     yield from _instead_of_expression(node)
     for child in ast.iter_child_nodes(node):
         for part in _flattened(child) if not isinstance(child, ast.expr) else [child]:
@@ -234,7 +252,7 @@ def _instead_of_constant(value: object) -> Iterator[bool | int | float | str | b
 
 
 def _is_plain(test: ast.expr) -> bool:
-    """Whether no other mutant turns the condition round."""
+    """True if no other mutant inverts the condition."""
     return not isinstance(test, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Constant)
 
 

@@ -1,51 +1,80 @@
-"""What a mutation run found, for people to read."""
+"""Results of a mutation run as text, and the mutants that are explained instead of killed."""
 
 from __future__ import annotations
 
 import difflib
-from collections import Counter
-from collections.abc import Sequence
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tools.mutants.equivalents import Equivalent, explanation
+import attrs
+
 from tools.mutants.mutations import Mutant
 from tools.mutants.running import Result
 
-__all__ = ["share_killed", "survivor_text", "table"]
+EXPLAINED = Path(__file__).with_name("equivalents.toml")
 
 
-def survivor_text(repository: Path, mutant: Mutant) -> str:
-    """The mutant as a diff, headed by its place."""
+@attrs.frozen
+class Equivalent:
+    """Change without effect: ``where`` is ``file:function``, ``why`` the reason."""
+
+    where: str
+    old: str
+    new: str
+    why: str
+
+
+def read_equivalents(path: Path = EXPLAINED) -> tuple[Equivalent, ...]:
+    """Return all explained mutants."""
+    entries = tomllib.loads(path.read_text()).get("equivalent", [])
+    return tuple(Equivalent(**entry) for entry in entries)
+
+
+def explanation(mutant: Mutant, equivalents: tuple[Equivalent, ...]) -> str | None:
+    """Return why no test can notice the mutant, or None if no explanation is recorded."""
+    place = (f"{mutant.file}:{mutant.where}", mutant.old, mutant.new)
+    matching = (each.why for each in equivalents if (each.where, each.old, each.new) == place)
+    return next(matching, None)
+
+
+def diff(repository: Path, mutant: Mutant) -> str:
+    """Return the mutant's place and a unified diff that ``patch -p1`` accepts."""
     before = (repository / mutant.file).read_text()
-    after = mutant.applied_to(before)
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
-    body = [line for line in lines if not line.startswith(("---", "+++", "@@"))]
-    return "\n".join([f"{mutant.file}:{mutant.line} ({mutant.where})", *body])
+    lines = difflib.unified_diff(
+        before.splitlines(),
+        mutant.applied_to(before).splitlines(),
+        f"a/{mutant.file}",
+        f"b/{mutant.file}",
+        n=2,
+        lineterm="",
+    )
+    return "\n".join([f"{mutant.file}:{mutant.line} ({mutant.where})", *lines])
 
 
 def share_killed(results: Sequence[Result], equivalents: tuple[Equivalent, ...]) -> float:
-    """Which share of the mutants that a test can notice was killed."""
+    """Return the share of killed mutants, without the explained ones."""
     counted = [each for each in results if explanation(each.mutant, equivalents) is None]
     return sum(each.is_killed for each in counted) / len(counted) if counted else 1.0
 
 
-def table(results: Sequence[Result], equivalents: tuple[Equivalent, ...]) -> str:
-    """A row for each module: mutants, killed, explained, survived."""
-    rows = [f"{'module':<48} {'mutants':>7} {'killed':>7} {'explained':>9} {'survived':>8}"]
-    counts: dict[str, Counter[str]] = {}
+def table(
+    results: Sequence[Result], equivalents: tuple[Equivalent, ...], group: Callable[[str], str]
+) -> str:
+    """Return a row per group of files: mutants, killed, explained, survived."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for each in results:
-        file = counts.setdefault(each.mutant.file, Counter())
-        file["mutants"] += 1
+        outcome = "survived"
         if each.is_killed:
-            file["killed"] += 1
+            outcome = "killed"
         elif explanation(each.mutant, equivalents) is not None:
-            file["explained"] += 1
-        else:
-            file["survived"] += 1
-    total: Counter[str] = sum(counts.values(), Counter())
-    for name, of in [*sorted(counts.items()), ("all", total)]:
-        rows.append(
-            f"{name:<48} {of['mutants']:>7} {of['killed']:>7} "
-            f"{of['explained']:>9} {of['survived']:>8}"
-        )
+            outcome = "explained"
+        for name in (group(each.mutant.file), "all"):
+            counts[name].update(["mutants", outcome])
+    columns = ("mutants", "killed", "explained", "survived")
+    rows = [f"{'':<48}" + "".join(f" {column:>9}" for column in columns)]
+    # "all" is the last row.
+    for name, of in sorted(counts.items(), key=lambda each: (each[0] == "all", each[0])):
+        rows.append(f"{name:<48}" + "".join(f" {of[column]:>9}" for column in columns))
     return "\n".join(rows)

@@ -1,4 +1,4 @@
-"""Runs mutants: each in a copy of the repository, with the tests that run its lines."""
+"""Run mutants, each in a copy of the repository with the tests that run its lines."""
 
 from __future__ import annotations
 
@@ -19,34 +19,21 @@ from tools.mutants.mutations import Mutant
 from tools.mutants.selection import CannotMeasure, Selection, read_selection
 from tools.mutants.trees import Tree
 
-__all__ = [
-    "KILLED",
-    "MEASURED",
-    "SURVIVED",
-    "TIMED_OUT",
-    "UNTESTED",
-    "CannotMeasure",
-    "Result",
-    "Trial",
-    "run",
-    "select",
-]
-
 KILLED, TIMED_OUT, SURVIVED, UNTESTED = "killed", "timed out", "survived", "no test runs it"
 MEASURED = "measured"
-"""The directory in the cache with the copy that was measured."""
+"""Directory in the cache with the measured copy."""
 _NO_TESTS_RAN = 5
 _TOO_SLOW = 4.0
-"""How many times as long as without the mutant the tests may take."""
+"""Time limit of a run, as a multiple of its duration without the mutant."""
 PATIENCE = 1200.0
-"""Seconds that tests may take without a mutant."""
-# Without the plugins that only slow down the start.
+"""Time limit of a run without a mutant, in seconds."""
+# Without plugins that slow down the start.
 _FLAGS = ("-x", "-rf", "--no-header", "--tb=no", "-p", "no:xdist", "-p", "no:pytest_cov")
 
 
 @attrs.frozen
 class Result:
-    """What became of one mutant; ``tests``: how many were chosen for it."""
+    """Outcome of one mutant; ``tests`` is the number of tests selected for it."""
 
     mutant: Mutant
     outcome: str
@@ -58,8 +45,11 @@ class Result:
 
 
 def select(repository: Path, cache: Path, arguments: Sequence[str]) -> Selection:
-    """Which tests run which lines: one run of the suite, remembered in ``cache`` until a
-    source or test changes. ``arguments`` are pytest's. Raises CannotMeasure."""
+    """Measure which tests run which lines, in one run of the suite.
+
+    The result is cached in ``cache`` until a source or test changes. ``arguments`` are
+    pytest's. Raises CannotMeasure.
+    """
     tree = Tree(repository, cache / MEASURED)
     version = _digest(tree.path, arguments)
     data, durations = cache / f"coverage-{version}", cache / f"durations-{version}.json"
@@ -71,7 +61,7 @@ def select(repository: Path, cache: Path, arguments: Sequence[str]) -> Selection
         contexts = ["--cov", "--cov-context=test", "--cov-report="]
         done = tree.pytest([*plugin, *contexts, *arguments], 3600.0, environment)
         if done is None or not durations.exists() or not data.exists():
-            raise CannotMeasure(f"the suite does not run:\n{done.stdout if done else 'no end'}")
+            raise CannotMeasure(f"the suite does not run:\n{done.stdout if done else 'timeout'}")
     return read_selection(tree.path, data, durations)
 
 
@@ -83,8 +73,10 @@ def run(
     workers: int,
     on_result: Callable[[Result], None],
 ) -> list[Result]:
-    """Try each mutant; the results come in the order of ``mutants``, ``on_result`` is called
-    as they become known, from several threads."""
+    """Try each mutant and return the results in the order of ``mutants``.
+
+    ``on_result`` is called at each result, from several threads.
+    """
     trees: SimpleQueue[Tree] = SimpleQueue()
     for number in range(workers):
         trees.put(Tree(repository, cache / f"tree-{number}"))
@@ -117,8 +109,10 @@ def _attempt(repository: Path, tree: Tree, mutant: Mutant, selection: Selection)
 
 @attrs.frozen
 class Trial:
-    """One mutant in a tree. The machine may be busy with other things: neither a test that
-    fails once nor one that is late is held against the mutant."""
+    """One mutant in a tree.
+
+    A busy machine can make a test fail once or run late: neither counts as killed.
+    """
 
     tree: Tree
     file: str
@@ -126,12 +120,12 @@ class Trial:
     mutated: str
 
     def outcome(self, tests: list[str], expected: float) -> str:
-        """What these tests say; ``expected``: how many seconds they take without it."""
+        """Run the tests; ``expected`` is their duration in seconds without the mutant."""
         while tests:
             done = self._run(self.mutated, tests, _TOO_SLOW * expected)
             if done is None:
                 took = self._original_takes(tests)
-                if took > _TOO_SLOW / 2 * expected:  # Not the mutant alone is slow.
+                if took > _TOO_SLOW / 2 * expected:  # The machine is slow, not the mutant.
                     expected = took
                     done = self._run(self.mutated, tests, _TOO_SLOW * expected)
             if done is None:
@@ -147,7 +141,7 @@ class Trial:
     def _original_takes(self, tests: list[str]) -> float:
         began = time.monotonic()
         if self._run(self.original, tests, PATIENCE) is None:
-            raise CannotMeasure(f"without the mutant, too, {tests} take very long")
+            raise CannotMeasure(f"{tests} take too long without the mutant, too")
         return time.monotonic() - began
 
     def _fails(self, tests: list[str], expected: float) -> bool:

@@ -1,4 +1,4 @@
-"""Copies of the repository to put mutants into, and pytest in them."""
+"""Copies of the repository for mutants, and pytest in them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ import sys
 from importlib.util import cache_from_source
 from pathlib import Path
 
-__all__ = ["Tree"]
-
 _COPIED = (
     "devicemanager", "checkpoint", "podresources", "protos",
-    "tests", "tools", "docs", "deploy", "ci", "examples",
+    "tests", "tools", "docs", "deploy", "ci", "examples", "clients",
 )  # fmt: skip
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile")
 _START_SECONDS = 20.0
-"""What a run may take besides its tests."""
+"""Time limit of a run in addition to that of its tests."""
 
 
 class Tree:
-    """A copy of the repository at ``path``. One process at a time."""
+    """Copy of the repository at ``path``, for one process at a time."""
 
     def __init__(self, repository: Path, path: Path) -> None:
         self.path = path
@@ -35,14 +33,16 @@ class Tree:
         for name in _FILES:
             if (repository / name).exists():
                 shutil.copy(repository / name, path / name)
-        # The tests look for the vectors beside the repository.
+        # Tests expect the vectors beside the repository.
         beside, shared = path.parent / "shared", repository.parent / "shared"
         if shared.is_dir() and not beside.is_symlink():
             beside.symlink_to(shared)
 
     def put(self, file: str, source: str) -> None:
-        """Replace a module. Python would take its compiled form for up to date if the size
-        and the second are the same."""
+        """Replace a module and remove its compiled form.
+
+        Python compares only size and seconds: it could run the old compiled form.
+        """
         target = self.path / file
         target.write_text(source)
         Path(cache_from_source(str(target))).unlink(missing_ok=True)
@@ -50,17 +50,19 @@ class Tree:
     def pytest(
         self, arguments: list[str], seconds: float, environment: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str] | None:
-        """Run pytest here; None if it took ``seconds`` longer than a start takes. All
-        processes that the tests started are killed at the end."""
+        """Run pytest here. Return None if it exceeds ``seconds`` plus the time for a start.
+
+        At the end, all processes that the tests started are killed.
+        """
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-        # What another pytest handed down, if this runs in a test, is not for this one.
+        # If this runs in a test, the settings of the outer pytest do not apply here.
         inherited = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("PYTEST_", "COV"))
         }
-        # First of all on the path: the environment has another copy of the packages. What is
-        # compiled is kept, or each run would compile everything anew.
+        # The environment has another copy of the packages, so this one must come first on the
+        # path. Compiled files are kept, because each run would compile everything otherwise.
         ours = {"PYTHONPATH": str(self.path), "PYTHONDONTWRITEBYTECODE": "", "CI": "1"}
         full = inherited | ours | (environment or {})
         with subprocess.Popen(

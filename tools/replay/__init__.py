@@ -1,5 +1,14 @@
-"""Replay recorded vectors through the real code and say where they disagree.
+"""Replay recorded vectors through the product's code and report differences.
 
-Reads files in the formats of the vectors and reports; never the place for behaviour
-that the packages should have, nor for exceptions that make a vector pass.
+Input:  a file of vectors: checkpoints, admission scenarios, or structured claims.
+Output: the differences of each vector, and ``N of M agree``.
+
+``checkpoint``, ``admission`` and ``claims`` each replay one format; ``report`` reads files,
+compares values and prints.
+
+Invariants:
+* The replays only translate formats. They contain no behaviour of the product.
+* No vector is skipped or treated specially to make it agree.
+
+Start with ``__main__``, then ``checkpoint``, the simplest format.
 """

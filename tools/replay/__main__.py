@@ -14,7 +14,7 @@ from tools.replay.report import Outcome, ReplayError, report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one replay and return the exit status."""
+    """Replay a file and return the exit status."""
     options = _parser().parse_args(arguments)
     try:
         return report(_outcomes(options), sys.stdout)
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _outcomes(options: argparse.Namespace) -> Iterable[Outcome]:
-    # Each replay brings its own part of the project along: only the one asked for is loaded.
+    # Imported here because a replay of checkpoints must not need gRPC or the CEL library.
     if options.format == "admission":
         from tools.replay import admission
 
@@ -41,17 +41,18 @@ def _outcomes(options: argparse.Namespace) -> Iterable[Outcome]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.replay",
-        description="Replay recorded vectors through the real code; exit 0 only if all agree.",
+        description="Replay recorded vectors through the product's code; exit 0 if all agree.",
     )
     formats = parser.add_subparsers(dest="format", required=True)
-    of_checkpoint = formats.add_parser("checkpoint", help="checkpoint files, one a line")
-    of_admission = formats.add_parser("admission", help="scenarios of pods, one a line")
-    of_claims = formats.add_parser("claims", help="a YAML file of structured claims")
-    for sub in (of_checkpoint, of_admission, of_claims):
+    for name, help_text in (
+        ("checkpoint", "checkpoint files, one per line"),
+        ("admission", "scenarios of pods, one per line"),
+        ("claims", "a YAML file of structured claims"),
+    ):
+        sub = formats.add_parser(name, help=help_text)
         sub.add_argument("file", type=Path, metavar="FILE")
-    of_admission.add_argument(
-        "--policy", help="only scenarios with this topology manager policy, such as none"
-    )
+        if name == "admission":
+            sub.add_argument("--policy", help="only scenarios with this topology manager policy")
     return parser
 
 

@@ -1,7 +1,7 @@
-"""Replays admission scenarios through the manager that the mock kubelet runs on.
+"""Replay admission scenarios through the mock kubelet's device manager.
 
-Plugins are fakes without sockets; everything else is the real path: checkpoint restored,
-plugins connected and listed, pods admitted one after another.
+Plugins are fakes without sockets. All the rest is the product's code: restoring the
+checkpoint, registering plugins, device lists, admitting pods one after another.
 """
 
 from __future__ import annotations
@@ -30,27 +30,14 @@ from devicemanager.testing import fakes
 from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
 from tools.replay.report import Outcome, ReplayError, difference, read_vectors
 
-__all__ = ["replay_file", "replay_scenario"]
-
 Scenario = Mapping[str, Any]
-_RESPONSE = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
-_KNOWN_STEP_FIELDS = frozenset(
-    {
-        "admit",
-        "affinity",
-        "allocatable",
-        "calls",
-        "capacity",
-        "device_counts",
-        "devices",
-        "hints",
-        "message",
-        "reason",
-    }
-)
-
-
-_PREFERENCES: Mapping[str, Preference | None] = {
+RESPONSE = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
+"""Allocate response of plugins for which a scenario specifies none."""
+_KNOWN_STEP_FIELDS = {
+    *("admit", "reason", "message", "affinity", "hints"),
+    *("devices", "device_counts", "calls", "capacity", "allocatable"),
+}
+PREFERENCES: Mapping[str, Preference | None] = {
     "": None,
     "error": fakes.first,
     "garbage": fakes.garbage,
@@ -61,14 +48,14 @@ _PREFERENCES: Mapping[str, Preference | None] = {
 
 
 def replay_file(path: Path, policy: str | None = None) -> Iterator[Outcome]:
-    """Replay every scenario of a file; with ``policy``, those of that policy only."""
+    """Replay all scenarios of a file, or those with the topology policy ``policy``."""
     for scenario in read_vectors(path):
         if policy is None or scenario.get("policy") == policy:
             yield replay_scenario(scenario)
 
 
 def replay_scenario(scenario: Scenario) -> Outcome:
-    """Run one scenario and compare every field that it specifies."""
+    """Run one scenario and compare all fields that it specifies."""
     try:
         return Outcome(scenario["id"], _differences(scenario))
     except VersionError as error:
@@ -89,6 +76,7 @@ def _differences(scenario: Scenario) -> list[str]:
     plugins = set_up(manager, scenario)
     found: list[str] = []
     for pod, step in zip(scenario["pods"], expect["steps"], strict=False):
+        # A step lists only its own calls.
         for plugin in plugins:
             plugin.calls.clear()
         actual = _step(manager, pod_of(pod), plugins)
@@ -106,7 +94,7 @@ def settings_of(scenario: Scenario) -> Settings:
         topology_scope=scenario["scope"],
         topology_options=scenario["policy_options"] or {},
         kubelet_version=str(version),
-        # The scenarios have the reference's own results, this defect of it included.
+        # The scenarios were recorded from the real device manager, which has this bug.
         quirks=quirks_of(version) & {"Q16"},
     )
 
@@ -116,6 +104,7 @@ def set_up(manager: DeviceManager, scenario: Scenario) -> list[FakePlugin]:
     if allocated:
         manager.restore(checkpoint_of(allocated))
     plugins = []
+    # Sorted, because the recording registered the plugins in this order.
     for resource, described in sorted(scenario["resources"].items()):
         plugin = _plugin(resource, described["preferred"], described["allocate_error"])
         plugin.register(manager.plugins)
@@ -128,8 +117,8 @@ def set_up(manager: DeviceManager, scenario: Scenario) -> list[FakePlugin]:
 def _plugin(resource: str, preferred: str, allocate_error: str) -> FakePlugin:
     return FakePlugin(
         ResourceName(resource),
-        _PREFERENCES[preferred],
-        responses=(_RESPONSE,),
+        PREFERENCES[preferred],
+        responses=(RESPONSE,),
         allocate_error=RpcError("Unknown", allocate_error) if allocate_error else None,
         preference_error=(
             RpcError("Unknown", "no preference for you") if preferred == "error" else None
@@ -144,7 +133,7 @@ def checkpoint_of(allocated: Iterable[Mapping[str, Any]]) -> checkpoint.Checkpoi
             container_name=held["container"],
             resource_name=held["resource"],
             device_ids={int(node): tuple(ids) for node, ids in held["devices"].items()},
-            alloc_resp=_RESPONSE,
+            alloc_resp=RESPONSE,
         )
         for held in allocated
     )
@@ -152,11 +141,8 @@ def checkpoint_of(allocated: Iterable[Mapping[str, Any]]) -> checkpoint.Checkpoi
 
 
 def device_of(device: Mapping[str, Any]) -> Device:
-    return Device(
-        DeviceId(device["id"]),
-        device["health"],
-        None if device["numa"] is None else tuple(device["numa"]),
-    )
+    numa = device.get("numa")
+    return Device(DeviceId(device["id"]), device["health"], None if numa is None else tuple(numa))
 
 
 def pod_of(pod: Mapping[str, Any]) -> Pod:
@@ -178,7 +164,7 @@ def _container(container: Mapping[str, Any]) -> Container:
 
 def _step(manager: DeviceManager, pod: Pod, plugins: Iterable[FakePlugin]) -> dict[str, Any]:
     first, whole = manager.hints(pod)
-    actual: dict[str, Any] = {"hints": {"container": _hints(first), "pod": _hints(whole)}}
+    actual: dict[str, Any] = {"hints": {"container": plain_hints(first), "pod": plain_hints(whole)}}
     try:
         allocation = manager.admit(pod)
     except Rejected as rejected:
@@ -197,7 +183,7 @@ def _step(manager: DeviceManager, pod: Pod, plugins: Iterable[FakePlugin]) -> di
         }
         for container, _ in pod.all_containers()
     }
-    calls = [_call(plugin.resource, call) for plugin in plugins for call in plugin.calls]
+    calls = [plain_call(plugin.resource, call) for plugin in plugins for call in plugin.calls]
     actual["calls"] = sorted(calls, key=lambda call: json.dumps(call, sort_keys=True))
     counts = manager.capacity()
     actual["capacity"] = dict(counts.capacity)
@@ -205,17 +191,17 @@ def _step(manager: DeviceManager, pod: Pod, plugins: Iterable[FakePlugin]) -> di
     return actual
 
 
-def _call(resource: str, call: FakeCall) -> dict[str, Any]:
-    about: dict[str, Any] = {"method": call.method, "resource": resource}
-    if call.method == fakes.ALLOCATE:
-        return about | {"devices": sorted(call.device_ids)}
-    about |= {"available": sorted(call.available), "size": call.size}
-    if call.must_include:
-        about["must_include"] = sorted(call.must_include)
-    return about
+def plain_call(resource: str, call: FakeCall) -> dict[str, Any]:
+    """Return a call of a plugin as the vectors describe it."""
+    plain: dict[str, Any] = {"method": call.method, "resource": resource}
+    if call.method != fakes.GET_PREFERRED_ALLOCATION:
+        return plain | {"devices": sorted(call.device_ids)}
+    plain |= {"available": sorted(call.available), "size": call.size}
+    return plain | ({"must_include": sorted(call.must_include)} if call.must_include else {})
 
 
-def _hints(hints: Mapping[str, Hints | None]) -> dict[str, Any]:
+def plain_hints(hints: Mapping[str, Hints | None]) -> dict[str, Any]:
+    """Return topology hints as the vectors describe them."""
     return {
         resource: None
         if found is None
@@ -238,7 +224,7 @@ def _compare(pod: str, step: Mapping[str, Any], actual: Mapping[str, Any]) -> li
     found: list[str] = []
     for field, expected in step.items():
         if field not in _KNOWN_STEP_FIELDS:
-            raise ReplayError(f"pod {pod}: field {field!r} of a step is not known to this replay")
+            raise ReplayError(f"pod {pod}: unknown field {field!r} of a step")
         if field == "hints":
             for kind, hints in expected.items():
                 found += difference(f"{pod} hints.{kind}", hints, actual["hints"][kind])

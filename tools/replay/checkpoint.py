@@ -1,4 +1,4 @@
-"""Replay checkpoint vectors: one file's contents a line, both ways and grown step by step."""
+"""Replay checkpoint vectors: write, read and incrementally update one file per line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 import checkpoint
 from tools.replay.report import Outcome, ReplayError, difference, read_vectors
 
-__all__ = ["replay_file", "replay_vector"]
-
 
 def replay_file(path: Path) -> Iterator[Outcome]:
-    """An outcome for each line. Raises ReplayError if the file is not of this format."""
+    """Yield an outcome per line. Raises ReplayError if the file has a different format."""
     for number, vector in enumerate(read_vectors(path), start=1):
         name = str(vector.get("id", f"number {number}"))
         try:
@@ -22,7 +20,7 @@ def replay_file(path: Path) -> Iterator[Outcome]:
             expected = int(vector["checksum"])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ReplayError(
-                f"{path}: vector {name} is not of the checkpoint format: {error!r}"
+                f"{path}: vector {name} is not in the checkpoint format: {error!r}"
             ) from error
         yield replay_vector(name, model, text, expected, vector.get("hashed_text"))
 
@@ -30,10 +28,10 @@ def replay_file(path: Path) -> Iterator[Outcome]:
 def replay_vector(
     name: str, model: checkpoint.Checkpoint, text: bytes, expected: int, hashed: str | None
 ) -> Outcome:
-    """Write, hash, read and grow one checkpoint, each compared with what was recorded."""
+    """Write, hash, read and update one checkpoint, and compare each with the recording."""
     try:
         return Outcome(name, _differences(model, text, expected, hashed))
-    except Exception as error:  # a crash on one vector must not hide what the others say
+    except Exception as error:  # a crash on one vector must not hide the other results
         return Outcome(name, [f"raised {error!r}"])
 
 
@@ -48,15 +46,15 @@ def _differences(
         found += difference("loads", model, checkpoint.loads(text))
     except checkpoint.CheckpointError as error:
         found.append(f"loads: {error}")
-    # A document knows neither [] for no entries nor null for no registered devices: no
-    # kubelet writes these two.
+    # A Document cannot have [] as entries or null as registered devices, because no kubelet
+    # writes these.
     if model.entries != () and model.registered_devices is not None:
         found += difference("document", text, _grown(model))
     return found
 
 
 def _grown(model: checkpoint.Checkpoint) -> bytes:
-    """The same file, out of a document that had something else in it before."""
+    """Render the file from a document that had other content before."""
     document = checkpoint.Document()
     document.put("gone", [checkpoint.render_entry(_OTHER)])
     document.set_registered({"vendor.com/other": ("a", "b")})

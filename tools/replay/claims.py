@@ -1,6 +1,6 @@
-"""Replays vectors of structured claims: values, constraints, validation, allocations.
+"""Replay vectors of structured claims: values, constraints, validation, allocations.
 
-Everything goes the way that a user's objects go: as documents that are read and checked.
+Vectors become documents, which are read and validated like a user's.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ from devicemanager.claims.v1alpha1.reading import read_attribute, read_object
 from devicemanager.core.quantity import Quantity, round_down, round_up, whole_units
 from devicemanager.objects.manifests.documents import load_documents
 from devicemanager.objects.manifests.errors import ManifestError
-from tools.replay import claims_objects
-from tools.replay.claims_alloc import scenario_differences
+from tools.replay import claims_alloc
 from tools.replay.report import Outcome, ReplayError, difference
-
-__all__ = ["FORMAT", "replay_file", "replay_vectors"]
 
 FORMAT = "claims-vectors/1"
 
@@ -32,7 +29,7 @@ Row = Any
 
 
 def replay_file(path: Path) -> Iterator[Outcome]:
-    """Replay every row of a file. Raises ReplayError if it is no such file."""
+    """Replay all rows of a file. Raises ReplayError if the file has a different format."""
     try:
         documents = load_documents(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -48,9 +45,9 @@ def replay_file(path: Path) -> Iterator[Outcome]:
 
 
 def replay_vectors(vectors: Mapping[str, Any]) -> Iterator[Outcome]:
-    """Replay every row of every section."""
-    if strange := vectors.keys() - _SECTIONS.keys() - {"format"}:
-        raise ReplayError(f"the section {min(strange)} is not known")
+    """Replay all rows of all sections."""
+    if unknown := vectors.keys() - _SECTIONS.keys() - {"format"}:
+        raise ReplayError(f"unknown section {min(unknown)}")
     for section, differences in _SECTIONS.items():
         for number, row in enumerate(vectors.get(section) or ()):
             name = row["id"] if isinstance(row, dict) and "id" in row else f"{section}[{number}]"
@@ -82,11 +79,12 @@ def _values(attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
 
 
 def _attribute(values: Mapping[str, Any]) -> Attribute:
-    return read_attribute(Fields(claims_objects.attribute("x", values), "", []))
+    return read_attribute(Fields(claims_alloc.attribute("x", values), "", []))
 
 
 def _equal(row: Row) -> list[str]:
     one, other, want = row
+    # In both directions, because equality must be symmetric.
     found = _attribute(one).equals(_attribute(other)), _attribute(other).equals(_attribute(one))
     return difference(f"{one} and {other}", (want, want), found)
 
@@ -126,10 +124,10 @@ def _validation(row: Row) -> list[str]:
 
 
 _DOCUMENTS: Mapping[str, Callable[[Any], Any]] = {
-    "claim": claims_objects.claim,
-    "class": lambda short: claims_objects.device_class("c", short),
-    "pool": claims_objects.pool,
-    "deviceStatus": claims_objects.device_status,
+    "claim": claims_alloc.claim,
+    "class": lambda short: claims_alloc.device_class("c", short),
+    "pool": claims_alloc.pool,
+    "deviceStatus": claims_alloc.device_status,
 }
 
 
@@ -163,7 +161,7 @@ def _shown(resource: Any) -> object:
 
 
 _SECTIONS: Mapping[str, Callable[[Row], list[str]]] = {
-    "alloc": scenario_differences,
+    "alloc": claims_alloc.scenario_differences,
     "cel": _cel,
     "equal": _equal,
     "round": _round,

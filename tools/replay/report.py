@@ -1,4 +1,4 @@
-"""What every replay shares: the outcome of one vector, reading a file, the report."""
+"""Shared by all replays: outcomes, reading of files, comparison, the report."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ from typing import Any, TextIO
 
 import attrs
 
-__all__ = ["Outcome", "ReplayError", "difference", "read_vectors", "report"]
-
 _SHOWN = 200
 
 
 class ReplayError(Exception):
-    """The file cannot be replayed at all; the message is one line for the user."""
+    """The file cannot be replayed; the message is one line for the user."""
 
 
 @attrs.frozen
 class Outcome:
-    """One vector's result: its ``id`` and a line (or more) per difference; none = agrees."""
+    """Result of one vector; it agrees if there are no differences."""
 
     id: str
     differences: list[str]
 
 
 def read_vectors(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file with one vector a line; blank lines are skipped.
+    """Yield the JSON objects of a file with one per line; skip blank lines.
 
-    Raises ReplayError, naming the line, for anything that is not such a file.
+    Raises ReplayError with the line number for any other content.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -38,13 +36,13 @@ def read_vectors(path: Path) -> Iterator[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise ReplayError(f"{path}: is not UTF-8 at byte {error.start}") from error
     count = 0
-    # Not splitlines(): U+2028 and its like may stand raw inside a JSON string.
+    # Not splitlines(): it also splits at U+2028, which a JSON string may contain unescaped.
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             count += 1
             yield _vector(path, number, line)
     if not count:
-        raise ReplayError(f"{path}: holds no vectors: give a file with one JSON object a line")
+        raise ReplayError(f"{path}: no vectors: expected one JSON object per line")
 
 
 def _vector(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def _vector(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def difference(what: str, expected: object, actual: object) -> list[str]:
-    """Nothing if both are equal, else one text that shows them where they part."""
+    """Return no text if both are equal, else one that shows where they differ."""
     if expected == actual:
         return []
     if isinstance(expected, str | bytes) and isinstance(actual, str | bytes):
@@ -71,6 +69,7 @@ def _text_difference(expected: str | bytes, actual: str | bytes) -> str:
         (i for i, (a, b) in enumerate(zip(expected, actual, strict=False)) if a != b),
         min(len(expected), len(actual)),
     )
+    # Some text before the difference shows where it is.
     start = max(0, at - 30)
     window = slice(start, start + _SHOWN)
     return (
@@ -85,7 +84,7 @@ def _cut(text: str) -> str:
 
 
 def report(outcomes: Iterable[Outcome], out: TextIO) -> int:
-    """Print what disagrees and ``N of M agree``; 0 if there was any and all do, else 1."""
+    """Print differences and ``N of M agree``. Return 0 if there are vectors and all agree."""
     total = agreed = 0
     for outcome in outcomes:
         total += 1

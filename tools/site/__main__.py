@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("directory", nargs="?", type=Path, default=_PLACE / "html", help=help_text)
     args = parser.parse_args()
     gathered = _PLACE / "source"
+    # Pages that were removed or renamed must not stay on the site.
     shutil.rmtree(gathered, ignore_errors=True)
     made = reference.write(gathered)
     sources.gather(_ROOT, gathered, {"Reference": made})

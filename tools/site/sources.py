@@ -51,6 +51,7 @@ def gather(root: Path, target: Path, generated: Mapping[str, Sequence[str]]) -> 
 def _copy(root: Path, page: str, target: Path, pages: set[str]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     text = (root / page).read_text()
+    # Code blocks can contain text that looks like a link.
     parts = [
         part if part.startswith("```") else _LINK.sub(lambda m: _link(root, page, m, pages), part)
         for part in _FENCE.split(text)

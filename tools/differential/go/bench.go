@@ -47,7 +47,7 @@ type benchAnswer struct {
 	Error       string `json:"error,omitempty"`
 }
 
-// benchLines answers a command a line.
+// benchLines answers each command line with a line.
 func benchLines(in *bufio.Scanner, out io.Writer, answer func(*benchCommand) (benchAnswer, error)) error {
 	encoder := json.NewEncoder(out)
 	if err := encoder.Encode(benchAnswer{}); err != nil {
@@ -69,12 +69,12 @@ func benchLines(in *bufio.Scanner, out io.Writer, answer func(*benchCommand) (be
 	return in.Err()
 }
 
-// bench serves the device manager and PodResources, and times admissions: from the topology
-// manager's Admit, which is all of the kubelet that has to be asked.
+// bench serves the device manager and PodResources, and measures admissions. The topology
+// manager's Admit is the only part of the kubelet that an admission needs here.
 func bench(in io.Reader, out io.Writer) error {
 	scanner := bufio.NewScanner(in)
 	if !scanner.Scan() {
-		return fmt.Errorf("no node is described")
+		return fmt.Errorf("missing description of the node")
 	}
 	described := &benchNode{}
 	if err := json.Unmarshal(scanner.Bytes(), described); err != nil {
@@ -131,7 +131,7 @@ func (n *node) benchAdmit(number int, resource string) (benchAnswer, error) {
 	return benchAnswer{Nanoseconds: taken.Nanoseconds()}, nil
 }
 
-// benchDevices is a plugin that answers with as little work as can be.
+// benchDevices is a plugin that does as little work as possible.
 type benchDevices struct {
 	unimplemented
 	list *pluginapi.ListAndWatchResponse
@@ -224,7 +224,7 @@ func benchCall(client podresourcesapi.PodResourcesListerClient, method string) (
 	case "GetAllocatableResources":
 		_, err = client.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{}, limit)
 	default:
-		err = fmt.Errorf("no call %q", method)
+		err = fmt.Errorf("unknown method %q", method)
 	}
 	return benchAnswer{Nanoseconds: time.Since(begin).Nanoseconds()}, err
 }

@@ -4,7 +4,7 @@ package main
 
 import pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-// Up to 1.33 the API is generated with gogo.
+// Up to 1.33, the API is generated with gogo.
 
 type unimplemented struct{}
 

@@ -9,7 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 )
 
-// resourceStatus is container → resource → device → health of the app containers.
+// resourceStatus returns the health of the app containers' devices: container → resource →
+// device → health.
 func resourceStatus(m *devicemanager.ManagerImpl, pod *v1.Pod) any {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.ResourceHealthStatus) {
 		return map[string]any{}

@@ -15,10 +15,10 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
-// From 1.35 on the managers take a context or a logger.
+// From 1.35, the managers take a context or a logger.
 
-// getsActive says whether the kubelet finds active pods only when Get names one. Up to 1.34
-// that came with a patch, which the version that is built here does not have.
+// getsActive is true if Get finds only active pods. Up to 1.34, this requires a patch release
+// newer than the one that is built here.
 const getsActive = true
 
 func startManager(m *devicemanager.ManagerImpl, pods func() []*v1.Pod, ready config.SourcesReady, containers containermap.ContainerMap, running sets.Set[string]) error {

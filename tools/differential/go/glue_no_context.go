@@ -10,7 +10,7 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// failures preempts nobody.
+// failures handles admission failures without preempting pods.
 type failures struct{}
 
 func (failures) HandleAdmissionFailure(_ *v1.Pod, reasons []lifecycle.PredicateFailureReason) ([]lifecycle.PredicateFailureReason, error) {

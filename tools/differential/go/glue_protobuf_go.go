@@ -7,7 +7,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// From 1.34 on the API is generated with protobuf-go.
+// From 1.34, the API is generated with protobuf-go.
 
 type unimplemented = pluginapi.UnimplementedDevicePluginServer
 

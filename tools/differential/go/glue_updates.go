@@ -4,7 +4,7 @@ package main
 
 import "k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 
-// Updates of health wait in a queue.
+// The manager queues health updates, so nothing has to read them continuously.
 func watchHealth(*devicemanager.ManagerImpl) func() { return func() {} }
 
 func healthUpdates(m *devicemanager.ManagerImpl) []string {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 )
 
-// The manager of 1.31 takes in no list until its update of health was read: somebody has to
-// read all the time.
+// The manager of 1.31 does not process a list until its last health update was read: read
+// continuously.
 
 var updates struct {
 	sync.Mutex
@@ -48,7 +48,7 @@ func healthUpdates(m *devicemanager.ManagerImpl) []string {
 	defer updates.Unlock()
 	pods := []string{}
 	for _, pod := range updates.pods[m] {
-		if pod != "" { // a device that nobody holds
+		if pod != "" { // empty for a device that is not allocated
 			pods = append(pods, pod)
 		}
 	}

@@ -1,14 +1,14 @@
-// Command reference runs scenarios through the kubelet's own device manager, topology manager
-// and PodResources server, and prints what they decided, wrote and answered.
+// Command reference runs scenarios in the kubelet's device manager, topology manager and
+// PodResources server, and prints their decisions, files and responses.
 //
-//	reference   answers one JSON object a line on stdin, a Scenario, with one on stdout:
+//	reference   answers each line on stdin, a Scenario as JSON, with a line on stdout:
 //	            {"id", "runs": [[Outcome, …], …]} or {"id", "config_error"} or {"id", "failed"}
 //
 //	reference bench, reference plugin
-//	            the benchmarks' node and plugin; see bench.go
+//	            the node and the plugin of the benchmarks; see bench.go
 //
-// The device manager's directory is fixed: /var/lib/kubelet/device-plugins has to be one
-// that nobody else uses, as in a private mount namespace. It is emptied for each run.
+// The device manager's directory is compiled in. Therefore no other program may use
+// /var/lib/kubelet/device-plugins: use a private mount namespace. Each run empties it.
 package main
 
 import (
@@ -62,10 +62,10 @@ func answerTo(line []byte) (*answer, error) {
 	return found, nil
 }
 
-// defaults are the gates that some scenario has set, as they were before.
+// defaults has the default values of all gates that a scenario has set.
 var defaults = map[string]bool{}
 
-// setGates sets these gates, and all others to what they are by default.
+// setGates sets these gates, and all others to their defaults.
 func setGates(gates map[string]bool) error {
 	wanted := maps.Clone(defaults)
 	for name, value := range gates {

@@ -24,31 +24,31 @@ import (
 
 const checkpointName = "kubelet_internal_checkpoint"
 
-// known is a pod of the node, and what became of it.
+// known is a pod of the node with its state.
 type known struct {
 	pod     *v1.Pod
 	active  bool
 	running sets.Set[string]
 }
 
-// node is what surrounds the device manager in a kubelet: the pods, and its plugins.
+// node has the surroundings of the device manager in a kubelet: pods and plugins.
 type node struct {
 	scenario  *Scenario
 	dir       string
 	log       callLog
 	topology  topologymanager.Manager
 	manager   *devicemanager.ManagerImpl
-	unwatch   func() // ends the reading of the manager's updates
+	unwatch   func() // stops reading the manager's health updates
 	predicate lifecycle.PodAdmitHandler
 	ready     bool
 
-	mutex sync.Mutex // guards pods: PodResources and the manager read them
+	mutex sync.Mutex // guards pods, which PodResources and the manager read concurrently
 	pods  []*known
-	// others hold devices by the checkpoint alone, and are still active.
+	// others are active pods that exist only in the checkpoint.
 	others []*v1.Pod
 
 	plugins map[string]*served
-	// old plugins were replaced; the kubelet leaves their connections open.
+	// old has replaced plugins, because the kubelet does not close their connections.
 	old   map[string][]*served
 	names int
 	seen  string
@@ -105,7 +105,7 @@ func (n *node) seed() error {
 	return os.WriteFile(filepath.Join(n.dir, checkpointName), text, 0o600)
 }
 
-// start makes both managers, as a kubelet that starts does.
+// start creates both managers, as the kubelet does at its start.
 func (n *node) start(containers containermap.ContainerMap, running sets.Set[string]) error {
 	machine := []cadvisorapi.Node{}
 	for i, id := range n.scenario.NUMANodes {
@@ -131,7 +131,7 @@ func (n *node) start(containers containermap.ContainerMap, running sets.Set[stri
 	return startManager(n.manager, n.activePods, sources{n}, containers, running)
 }
 
-// sources are the sources of pods: ready once all pods are known.
+// sources implements config.SourcesReady: ready when all pods are known.
 type sources struct{ *node }
 
 func (sources) AddSource(string) {}
@@ -254,7 +254,7 @@ func (n *node) admit(of *Pod) (*known, Verdict) {
 	return each, n.decide(each)
 }
 
-// decide asks who a kubelet asks: the topology manager, then the predicates.
+// decide admits a pod as the kubelet does: the topology manager first, then the predicates.
 func (n *node) decide(each *known) Verdict {
 	others := []*v1.Pod{}
 	for _, pod := range n.activePods() {
@@ -274,7 +274,7 @@ func (n *node) decide(each *known) Verdict {
 	return Verdict{Admit: true}
 }
 
-// status is the node as its status shows it.
+// status returns the Node object with the manager's capacity.
 func (n *node) status() *v1.Node {
 	capacity, allocatable, _ := n.manager.GetCapacity()
 	for _, list := range []v1.ResourceList{capacity, allocatable} {
@@ -288,7 +288,7 @@ func (n *node) status() *v1.Node {
 	}
 }
 
-// startPod starts all containers of a pod: container → options or error.
+// startPod starts all containers of a pod and returns the options or error of each.
 func (n *node) startPod(each *known) map[string]any {
 	started := map[string]any{}
 	inits := len(each.pod.Spec.InitContainers)
@@ -337,8 +337,8 @@ func (n *node) register(r *Registration) (string, error) {
 	return "", n.list(p, r.Devices)
 }
 
-// list sends a list and waits until the manager has taken it in: it writes the checkpoint then.
-// Nothing happens if the kubelet has let the plugin go.
+// list sends a list and waits until the manager has processed it, which writes the checkpoint.
+// It does nothing if the kubelet has disconnected the plugin.
 func (n *node) list(p *served, devices []Device) error {
 	if p.isGone() {
 		return nil
@@ -346,10 +346,10 @@ func (n *node) list(p *served, devices []Device) error {
 	before := n.written()
 	p.send(devices)
 	return wait(func() bool { return n.written() != before },
-		"the manager did not take in a list of "+p.resource)
+		"the manager did not process a list of "+p.resource)
 }
 
-// leave ends a plugin and waits until the manager has noticed.
+// leave stops a plugin and waits until the manager has noticed.
 func (n *node) leave(p *served) error {
 	_, allocatable, _ := n.manager.GetCapacity()
 	healthy := allocatable[v1.ResourceName(p.resource)]
@@ -362,23 +362,23 @@ func (n *node) leave(p *served) error {
 		_, allocatable, _ := n.manager.GetCapacity()
 		healthy := allocatable[v1.ResourceName(p.resource)]
 		return healthy.IsZero()
-	}, "the manager did not notice that a plugin of "+p.resource+" left")
+	}, "the manager did not notice that a plugin of "+p.resource+" disconnected")
 }
 
-// leaveOld ends the plugin that was replaced last. That the kubelet disconnects the one that
-// replaced it is a defect of every release compared with (k/k#121994).
+// leaveOld stops the plugin that was replaced last. Because of a bug in all releases here
+// (k/k#121994), the kubelet then disconnects the plugin that replaced it.
 func (n *node) leaveOld(resource string) error {
 	plugins := n.old[resource]
 	p := plugins[len(plugins)-1]
 	n.old[resource] = plugins[:len(plugins)-1]
-	if p.isGone() { // the kubelet has let it go before: nothing follows from its end
+	if p.isGone() { // the kubelet disconnected it earlier, so this has no effect on others
 		p.stop()
 		return nil
 	}
 	if err := n.leave(p); err != nil {
 		return err
 	}
-	return wait(n.plugins[resource].isGone, "the successor of a plugin of "+resource+" stays")
+	return wait(n.plugins[resource].isGone, "the kubelet did not disconnect the new plugin of "+resource)
 }
 
 func wait(done func() bool, what string) error {
@@ -390,7 +390,7 @@ func wait(done func() bool, what string) error {
 	return nil
 }
 
-// written tells the checkpoint's files apart.
+// written identifies the checkpoint file, which each write replaces.
 func (n *node) written() string {
 	info, err := os.Stat(filepath.Join(n.dir, checkpointName))
 	if err != nil {

@@ -49,7 +49,7 @@ func (n *node) affinity(pod *v1.Pod) map[string]*Hint {
 	return found
 }
 
-// observe adds what there is after a step.
+// observe adds the state after a step.
 func (n *node) observe(outcome *Outcome, last bool) error {
 	outcome.Calls = n.log.take()
 	capacity, allocatable, _ := n.manager.GetCapacity()

@@ -16,7 +16,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// callLog is what all plugins of a run have been asked.
+// callLog has the calls of all plugins of a run.
 type callLog struct {
 	mutex sync.Mutex
 	calls []Call
@@ -36,7 +36,7 @@ func (l *callLog) take() []Call {
 	return calls
 }
 
-// served is a plugin that is served on a socket in the plugin directory.
+// served is a plugin on a socket in the plugin directory.
 type served struct {
 	unimplemented
 	resource string
@@ -58,7 +58,7 @@ func serve(dir, resource, socket string, spec *Plugin, log *callLog) (*served, e
 	if err != nil {
 		return nil, err
 	}
-	// Stopping must not remove the socket of a plugin that took its place.
+	// Stop must not remove the socket, which can belong to a newer plugin.
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	p := &served{
 		resource: resource, socket: socket, spec: spec, log: log,
@@ -69,12 +69,12 @@ func serve(dir, resource, socket string, spec *Plugin, log *callLog) (*served, e
 	return p, nil
 }
 
-// register tells the kubelet of the plugin; the text is the rejection, empty if there is none.
+// register registers the plugin and returns the error text, empty on success.
 func (p *served) register(kubelet, version string) string {
 	if version == "" {
 		version = pluginapi.Version
 	}
-	// Not NewClient, which the oldest release does not have.
+	// Dial, because the oldest release has no NewClient.
 	conn, err := grpc.Dial("unix:"+kubelet,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *served) register(kubelet, version string) string {
 	return ""
 }
 
-// isGone says whether the kubelet has ended the stream of lists.
+// isGone is true if the kubelet has ended the ListAndWatch stream.
 func (p *served) isGone() bool { return p.gone.Load() }
 
 func (p *served) stop() {
@@ -194,7 +194,7 @@ func (p *served) PreStartContainer(_ context.Context, request *pluginapi.PreStar
 	return &pluginapi.PreStartContainerResponse{}, nil
 }
 
-// prefer chooses as the vectors' policies do; both lists are sorted.
+// prefer selects devices by the policies of the vectors; both lists are sorted.
 func prefer(policy string, available, must []string, size int) []string {
 	if policy == "garbage" {
 		return []string{"no-such-device", "another"}

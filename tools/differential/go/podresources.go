@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 )
 
-// podResources asks the server for everything it tells.
+// podResources calls all methods of the server.
 func (n *node) podResources() (map[string]json.RawMessage, error) {
 	ctx := context.Background()
 	source := source{n}
@@ -36,16 +36,16 @@ func (n *node) podResources() (map[string]json.RawMessage, error) {
 	return found, nil
 }
 
-// podNames are all pods that are known, and one that nobody knows.
+// podNames returns the names of all pods, and of one that does not exist.
 func (n *node) podNames() []string {
-	names := []string{"nobody"}
+	names := []string{"missing"}
 	for _, each := range n.pods {
 		names = append(names, each.pod.Name)
 	}
 	return names
 }
 
-// source is what the kubelet hands to the PodResources server.
+// source implements the providers that the kubelet passes to the PodResources server.
 type source struct{ *node }
 
 func (s source) GetActivePods() []*v1.Pod { return s.those(true) }
@@ -83,8 +83,8 @@ func (s source) GetAllocatableDevices() []*podresourcesapi.ContainerDevices {
 	return entries(s.manager.GetAllocatableDevices())
 }
 
-// entries does what the container manager does with the device manager's answer: an entry
-// for each device and NUMA node.
+// entries converts the device manager's response as the container manager does: an entry for
+// each device and NUMA node.
 func entries(instances devicemanager.ResourceDeviceInstances) []*podresourcesapi.ContainerDevices {
 	var found []*podresourcesapi.ContainerDevices
 	for resource, devices := range instances {

@@ -2,7 +2,7 @@ package main
 
 import "encoding/json"
 
-// Scenario is one line of input: the vectors' format, and steps beside its pods.
+// Scenario is a line of input: the format of the vectors, and additional steps.
 type Scenario struct {
 	ID            string             `json:"id"`
 	Runs          int                `json:"runs"`
@@ -20,7 +20,7 @@ type Scenario struct {
 	Steps         []Step             `json:"steps"`
 }
 
-// Plugin is what a plugin of one resource has and answers.
+// Plugin has the devices and responses of a plugin.
 type Plugin struct {
 	Devices       []Device `json:"devices"`
 	Preferred     string   `json:"preferred"`
@@ -32,14 +32,14 @@ type Plugin struct {
 	Response []byte `json:"response"`
 }
 
-// Device is one device; NUMA nil is no topology, empty a topology that names no node.
+// Device is a device. If NUMA is nil, it has no topology; if empty, a topology without nodes.
 type Device struct {
 	ID     string  `json:"id"`
 	Health string  `json:"health"`
 	NUMA   []int64 `json:"numa"`
 }
 
-// Holding is one entry of the checkpoint that the manager starts with.
+// Holding is an entry of the checkpoint at the start.
 type Holding struct {
 	PodUID    string             `json:"pod_uid"`
 	Container string             `json:"container"`
@@ -61,7 +61,7 @@ type Container struct {
 	Restartable bool             `json:"restartable"`
 }
 
-// Step is one thing that happens; exactly one field is set.
+// Step is a step of a scenario; exactly one field is set.
 type Step struct {
 	Admit    *Pod          `json:"admit"`
 	List     *List         `json:"list"`
@@ -74,13 +74,13 @@ type Step struct {
 	Restart  string        `json:"restart"`
 }
 
-// List is a plugin's new list of devices.
+// List is a new device list of a plugin.
 type List struct {
 	Resource string   `json:"resource"`
 	Devices  []Device `json:"devices"`
 }
 
-// Registration is another plugin of a resource that registers, and then lists its devices.
+// Registration is a plugin that registers, and then sends its device list.
 type Registration struct {
 	Resource   string `json:"resource"`
 	SameSocket bool   `json:"same_socket"`
@@ -88,7 +88,7 @@ type Registration struct {
 	Plugin
 }
 
-// Outcome is what one step came to, and what there is after it.
+// Outcome is the result of a step, and the state after it.
 type Outcome struct {
 	Admit      *bool              `json:"admit,omitempty"`
 	Reason     string             `json:"reason"`
@@ -110,20 +110,20 @@ type Outcome struct {
 	Lists         map[string]json.RawMessage                `json:"lists,omitempty"`
 }
 
-// Verdict is what an admission came to.
+// Verdict is the result of an admission.
 type Verdict struct {
 	Admit   bool   `json:"admit"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// Hint is a set of NUMA nodes, and whether it is preferred; no nodes at all is no affinity.
+// Hint is a set of NUMA nodes and its preference; without nodes it has no affinity.
 type Hint struct {
 	Nodes     []int `json:"nodes"`
 	Preferred bool  `json:"preferred"`
 }
 
-// Call is one call as a plugin saw it.
+// Call is a call that a plugin received.
 type Call struct {
 	Method      string   `json:"method"`
 	Resource    string   `json:"resource"`

@@ -1,7 +1,7 @@
-"""Those who look at a kubelet over HTTP, in a process of their own: ``ADDRESS [SECONDS]``.
+"""HTTP clients of a kubelet in a separate process. Arguments: ``ADDRESS [SECONDS]``.
 
-A scraper that reads /metrics every second, or so many, and a page that is open: a reader of
-its stream. Says "ready" when both have had a first answer, and ends with stdin.
+A scraper reads /metrics every second (or every SECONDS), and a reader follows the stream of
+the live page. Prints "ready" after the first response to both; exits when stdin is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _watch(url: str, ready: threading.Event) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Look on until stdin ends."""
+    """Scrape and follow until stdin is closed."""
     url = f"http://{arguments[0]}"
     seconds = float(arguments[1]) if len(arguments) > 1 else 1.0
     first = [threading.Event(), threading.Event()]
