@@ -69,7 +69,7 @@ def test_token_is_printed_only_on_a_terminal(mock_kubelet, monkeypatch, capsys, 
         (["--http", "192.0.2.1:1", "--http-allow-remote"], "cannot listen on 192.0.2.1:1"),
         (
             ["--http", "0.0.0.0:1", "--http-allow-remote", "--control"],
-            "and with it the control API: to allow this, add --control-allow-remote",
+            "expose the control API to other hosts: to allow this, add --control-allow-remote",
         ),
         (["--http", "x"], "--http: invalid address 'x'"),
     ],
