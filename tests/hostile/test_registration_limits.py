@@ -25,6 +25,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
 
+import attrs
 import grpc
 import pytest
 
@@ -175,8 +176,9 @@ def test_client_that_reads_nothing_does_not_block_others(start: Start) -> None:
 
 
 def test_descriptors_are_reserved_for_admissions(
-    kubelet: MockKubelet, monkeypatch: pytest.MonkeyPatch
+    start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kubelet = start(attrs.evolve(PATIENT, dial_timeout=1.0))
     with hostile.RawPlugin(kubelet.plugin_dir / "p.sock"):
         # The kernel uses the lowest free number next.
         with Path(os.devnull).open() as free:

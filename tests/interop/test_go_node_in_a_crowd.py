@@ -1,4 +1,4 @@
-"""A Go plugin serves a mock kubelet that joins a cluster together with 100 in-memory nodes."""
+"""A Go plugin serves a mock kubelet that joins a cluster together with 40 in-memory nodes."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def cluster(tmp_path):
 
 def test_go_plugin_serves_one_node_among_many(cluster, node_dir, spawn, go_bin):
     apiserver, joined = cluster
-    nodes = joined.join_specs(NodeSpecs.numbered("n", 101, {GPU: 1}, full=1, root=node_dir))
+    nodes = joined.join_specs(NodeSpecs.numbered("n", 41, {GPU: 1}, full=1, root=node_dir))
 
     def allocatable(name):
         return apiserver.get("nodes", name)["status"]["allocatable"].get(GPU)
@@ -27,10 +27,10 @@ def test_go_plugin_serves_one_node_among_many(cluster, node_dir, spawn, go_bin):
     plugin = spawn(go_bin / "plugin", "-dir", nodes[0].kubelet.plugin_dir, "-count", "2")
     plugin.wait_for("registered", unless="register-failed")
     wait_until(lambda: allocatable("n-0") == "2")
-    # One pod per device: 100 in-memory nodes have one each, and the plugin has two.
-    for number in range(102):
+    # One pod per device: 40 in-memory nodes have one each, and the plugin has two.
+    for number in range(42):
         apiserver.create("pods", gpu_pod(f"p-{number}"))
-    wait_until(lambda: joined.pod_counts() == {"Running": 102})
+    wait_until(lambda: joined.pod_counts() == {"Running": 42})
     assert sorted(event["ids"] for event in plugin.events("allocate")) == [["gpu-0"], ["gpu-1"]]
     pods_on_node = [each for each in apiserver.all("pods") if each["spec"]["nodeName"] == "n-0"]
     assert len(pods_on_node) == 2
