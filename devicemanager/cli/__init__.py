@@ -225,7 +225,7 @@ def _be_lenient(stream: IO[str] | None) -> None:
 
 
 def _silence_if_broken(stream: IO[str] | None) -> OSError | None:
-    """Flush the stream; return the error if that fails."""
+    """Flush the stream. If that fails, silence it and return the error."""
     if stream is None:
         return None
     try:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Run a device plugin on mock kubelets and check that it meets the kubelet's requirements:
-registration, restarts, device lists, allocations, its process. Put the plugin's command after --.
-{plugin_dir} in the command is replaced by the directory of kubelet.sock.
+registration, restarts, device lists, allocations, and process behaviour (exit, memory,
+descriptors). Put the plugin's command after --. {plugin_dir} in the command is replaced by the
+directory of kubelet.sock.
 """
 _EVERY_VERSION = "all"
 _PROFILES = ("core", "resilient", "complete")
@@ -110,7 +111,13 @@ def _complete(parser: argparse.ArgumentParser) -> None:
     )
     add("--thorough", action="store_true", help="wait longer: the run takes several minutes")
     number = settings_options.number
-    add("--seed", type=number(int), default=1, help="seed for random inputs (default: 1)")
+    add(
+        "--seed",
+        type=number(int),
+        default=1,
+        metavar="N",
+        help="seed for random inputs (default: 1)",
+    )
     add(
         "--jobs",
         type=number(int, 1),

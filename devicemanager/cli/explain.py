@@ -23,6 +23,7 @@ from devicemanager.cli.settings_options import (
     CHOICES,
     DEVICES_EXAMPLES,
     DEVICES_FORM,
+    DEVICES_MEANING,
     DeviceOption,
     device_option,
 )
@@ -64,7 +65,7 @@ def add(subparsers: Subparsers) -> None:
         "for the last one. The exit status is 0 if it is admitted, else 1.",
     )
     # The generated usage would fill the screen with the flags of all settings.
-    parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NODE,...] [options]"
+    parser.usage = "%(prog)s MANIFEST... --devices RESOURCE=COUNT[@NUMA,...][,...] [options]"
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_file(
@@ -83,7 +84,7 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
         group,
         "--devices",
         DEVICES_FORM,
-        f"devices of a resource, distributed over the NUMA nodes in turn: {DEVICES_EXAMPLES}",
+        f"devices of a resource: {DEVICES_EXAMPLES} ({DEVICES_MEANING})",
         type=_devices,
     )
     add_repeated(

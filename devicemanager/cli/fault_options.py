@@ -33,8 +33,8 @@ def add_faults(parser: argparse.ArgumentParser) -> None:
     add_file(
         group,
         "--faults",
-        "inject the faults in a file: a YAML or JSON list, each a string as for --fault or "
-        "a mapping with kind and options",
+        "inject the faults in a YAML or JSON file: a list of faults, or a mapping with `seed` and "
+        "`faults`",
         dest="fault_file",
     )
     group.add_argument(

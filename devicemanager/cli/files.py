@@ -175,7 +175,7 @@ def load_checkpoint(text: str) -> Checkpoint:
 
 
 def read_checkpoint(text: str) -> bytes:
-    """Read a file as bytes, without checks. Raises CommandError."""
+    """Read a checkpoint file as bytes; do not parse it. Raises CommandError."""
     import checkpoint
 
     if text == STANDARD_INPUT:

@@ -91,7 +91,8 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         action=settings_options.OnePerResource,
         default=[],
         help=f"simulated devices of each in-memory node: "
-        f"{settings_options.DEVICES_EXAMPLES}; can be repeated",
+        f"{settings_options.DEVICES_EXAMPLES} ({settings_options.DEVICES_MEANING}); can be "
+        "repeated",
     )
     group.add_argument(
         "--full",
@@ -135,7 +136,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--events",
         action="store_true",
-        help="also write the events Pulled, Created, Started and Killing",
+        help="also create the Events Pulled, Created, Started and Killing",
     )
 
 
@@ -150,7 +151,8 @@ def add_containers(parser: argparse.ArgumentParser) -> None:
         "--start-delay",
         metavar="TIME",
         type=duration,
-        help="time from admission until containers start, such as 1s±0.5",
+        help="time from admission until containers start, such as 1s, or 1s±0.5 for a random time "
+        "from 0.5 to 1.5 s (also written 1s+-0.5)",
     )
     group.add_argument(
         "--job-duration",
@@ -190,7 +192,7 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def check_http(args: argparse.Namespace) -> None:
-    """Raise CommandError for HTTP flags without effect."""
+    """Raise CommandError for HTTP flags that have no effect or lack a port number."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
         raise CommandError("--http-allow-remote and --http-certificate require --http")
     # Port 0 would be chosen by the system after the nodes have announced it.
@@ -227,7 +229,10 @@ def add_sharing(parser: argparse.ArgumentParser) -> None:
     """Add the flags for several processes."""
     group = parser.add_argument_group("several processes")
     group.add_argument(
-        "--shard", metavar="K/N", type=_shard, help="run only every Nth node, from node K on"
+        "--shard",
+        metavar="K/N",
+        type=_shard,
+        help="run only every Nth node; K is 0 to N-1, such as 0/3, 1/3 and 2/3",
     )
     group.add_argument(
         "--shards",

@@ -20,7 +20,12 @@ from devicemanager.cli import (
 from devicemanager.cli.files import add_directory, add_file
 from devicemanager.cli.kubelet_log import KubeletLog
 from devicemanager.cli.options import CommandError, add_format, command
-from devicemanager.cli.settings_options import DEVICES_EXAMPLES, DEVICES_FORM, DeviceOption
+from devicemanager.cli.settings_options import (
+    DEVICES_EXAMPLES,
+    DEVICES_FORM,
+    DEVICES_MEANING,
+    DeviceOption,
+)
 
 if TYPE_CHECKING:
     from devicemanager.cli.live import Display
@@ -66,7 +71,8 @@ def add(subparsers: Subparsers) -> None:
         type=settings_options.device_option,
         action=settings_options.OnePerResource,
         default=[],
-        help=f"also run a plugin with virtual devices: {DEVICES_EXAMPLES}; can be repeated",
+        help=f"also run a plugin with virtual devices: {DEVICES_EXAMPLES} ({DEVICES_MEANING}); "
+        "can be repeated",
     )
     add_directory(
         parser,

@@ -87,7 +87,7 @@ def _help(flag: Flag, every: str | None) -> str:
     if flag.repeated:
         text += "; can be repeated"
     if flag.field == "kubelet_version" and every is not None:
-        text += f"; `{every}` runs the checks on one version after another"
+        text += f"; `{every}` runs the checks on each anchor version"
     return f"{text} (default: {flag.default})" if flag.default else text
 
 
@@ -243,10 +243,13 @@ def number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], Num
     return read
 
 
-# -- devices: RESOURCE=COUNT[@NODE,…] ----------------------------------------------------
+# -- devices: RESOURCE=COUNT[@NUMA,…][,…] ------------------------------------------------
 
-DEVICES_FORM = "RESOURCE=COUNT[@NODE,…]"
+DEVICES_FORM = "RESOURCE=COUNT[@NUMA,…][,…]"
 DEVICES_EXAMPLES = "vendor.com/gpu=8, vendor.com/gpu=8@0,1 or vendor.com/gpu=2@0,6@1"
+DEVICES_MEANING = (
+    "8@0,1: eight devices on NUMA nodes 0 and 1 in turn; 2@0,6@1: two on node 0, six on node 1"
+)
 
 
 class DeviceOption(NamedTuple):

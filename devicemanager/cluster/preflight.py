@@ -107,7 +107,7 @@ def check(
     except ApiError as error:
         raise ClusterError(f"not an API server that nodes can join: {error}") from None
     except Unavailable as error:
-        raise ClusterError(f"cannot reach the API server at {api.url}: {error}") from None
+        raise ClusterError(f"the API server at {api.url} is unavailable: {error}") from None
 
 
 def _check_permissions(api: ApiClient, required: Iterable[RequiredPermission]) -> None:

@@ -82,7 +82,7 @@ def _parsed(text: str) -> tuple[int, Format]:
 
 
 def _scaled(digits: int, decimals: int, suffix: str) -> tuple[int, Format]:
-    """Return ``digits`` / 10^``decimals`` times the suffix in nano-units, rounded up."""
+    """Return the value in nano-units, rounded up, and the format of the suffix."""
     if suffix in _BINARY:
         return _ceil(digits * NANOS << _BINARY[suffix], 10**decimals), "BinarySI"
     exponent, format_ = _exponent(suffix)

@@ -77,7 +77,7 @@ FLAGS = (
     ),
     Flag(
         "shuffle_seed", "admission", "N",
-        "choose free devices at random from this seed, not the lowest ids", kind=int,
+        "choose free devices at random from this seed, instead of the lowest IDs", kind=int,
     ),
     Flag(
         "quirks", "admission", "NAME",

@@ -22,7 +22,7 @@ from devicemanager.core.printable import printable
 from devicemanager.events.stream import EventKind
 from devicemanager.io.clock import Cancel
 from devicemanager.kubelet.arguments import check_resource
-from devicemanager.kubelet.mock import MockKubelet
+from devicemanager.kubelet.mock import MockKubelet, WaitTimeout
 from devicemanager.plugin.processes.namespace import node_binds
 from devicemanager.plugin.processes.run import CrashLoopBackOff, SupervisedRun
 from devicemanager.plugin.settings import DIRECTORY_VARIABLE
@@ -36,7 +36,7 @@ _STOP_SECONDS = 10.0
 
 
 class ProcessEnded(DeviceManagerError, AssertionError):
-    """A process exited unexpectedly, or did not exit; the text has its last lines of output."""
+    """A process does not run, or exited unexpectedly; the text has its last lines of output."""
 
 
 class PluginProcess:
@@ -124,7 +124,7 @@ class PluginProcess:
     def terminate(self, timeout: float = _STOP_SECONDS) -> int:
         """Send SIGTERM and wait for the exit. Return the exit status, -N after signal N.
 
-        With ``restart="always"``, it is restarted. Raises ProcessEnded if it does not exit.
+        With ``restart="always"``, it is restarted. Raises WaitTimeout if it does not exit.
         """
         return self._end(signal.SIGTERM, timeout)
 
@@ -243,14 +243,14 @@ class PluginProcess:
     def wait(self, timeout: float = _STOP_SECONDS) -> int:
         """Wait until the command exits. Return the exit status, -N after signal N.
 
-        Raises ProcessEnded if it still runs after ``timeout``.
+        Raises WaitTimeout if it still runs after ``timeout``.
         """
         run = self._run
         if run is None:
             raise ProcessEnded(f"{self.name} was never started")
         status = run.wait(timeout)
         if status is None:
-            raise ProcessEnded(f"{self.name} still runs after {timeout:g} s\n{self._last_lines()}")
+            raise WaitTimeout(f"{self.name} still runs after {timeout:g} s\n{self._last_lines()}")
         return status
 
     def _check_alive(self) -> None:
@@ -324,7 +324,7 @@ class PluginProcess:
         status = run.wait(timeout)
         if status is None:
             name = signal.Signals(number).name
-            raise ProcessEnded(
+            raise WaitTimeout(
                 f"{self.name} still runs {timeout:g} s after {name}\n{self._last_lines()}"
             )
         return status

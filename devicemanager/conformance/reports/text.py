@@ -88,7 +88,7 @@ def _section(verdict: Verdict) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return the text on one line, without anything that Markdown or HTML would interpret."""
+    """Return the text on one line, escaped for Markdown and HTML."""
     return _SPECIAL.sub(r"\\\1", escape(printable(" ".join(text.split())), quote=False))
 
 

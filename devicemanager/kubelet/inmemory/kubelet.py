@@ -330,7 +330,7 @@ class InMemoryKubelet:
 
     @property
     def telemetry(self) -> NodeTelemetry:
-        """Internal: what ``run --http`` serves: pods with their statuses, and device counts."""
+        """Internal: pods with their statuses and device counts, for ``join --http``."""
         from devicemanager.kubelet.telemetry import NodeTelemetry
 
         return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._store)

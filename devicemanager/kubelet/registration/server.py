@@ -179,7 +179,7 @@ class RegistrationServer:
     def _with_faults(
         self, answer: Callable[[Future[EndpointId | None]], None], fired: tuple[Fired, ...]
     ) -> Callable[[Future[EndpointId | None]], None]:
-        """Send the answer, delayed or dropped by injected faults."""
+        """Return a callback that applies the injected faults and then sends the response."""
 
         def later(done: Future[EndpointId | None]) -> None:
             drop = first(fired, Effect.CUT_REGISTER)
