@@ -77,7 +77,7 @@ class Document:
         return self._registered
 
     def set_registered(self, registered: RegisteredDevices) -> None:
-        """Set RegisteredDevices: resource to the ids of its healthy devices, in file order.
+        """Set RegisteredDevices: resource to the IDs of its healthy devices, in file order.
         Only changed resources are rendered again."""
         if registered != self._registered:
             self._registered = dict(registered)
@@ -175,7 +175,7 @@ class _Rendering:
 
 
 class _Renderer:
-    """Caches the last rendering, so that only changes are rendered."""
+    """Cached rendering: only changes are rendered."""
 
     def __init__(self) -> None:
         # Guards the fields below. Held while hashing; the owner of the document need not wait
@@ -229,7 +229,7 @@ def _next_block(pods: tuple[Rendered, ...], start: int, blocks: Mapping[Rendered
 
 
 class _Tail:
-    """Renders the part after the entries. Every change of an entry changes the hash state
+    """Renderer of the part after the entries. Every change of an entry changes the hash state
     before this part, so its effect on the hash is cached."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ _Held: TypeAlias = SimpleQueue[tuple[int, threading.Lock] | None]
 
 
 class Freeing:
-    """Frees replaced files in a thread that starts with the first file and ends in ``close``.
+    """Thread that frees replaced files; it starts with the first file and ends in ``close``.
 
     Thread-safe. A caller can be interrupted at any line; later callers never wait for it.
     """

@@ -208,7 +208,7 @@ def salvage(text: str, start: int) -> Salvage:
 
 
 class _Reader:
-    """Reads the entries after a position, and records the gaps between them."""
+    """Reader of the entries after a position; records the gaps between them."""
 
     def __init__(self, text: str, start: int) -> None:
         self._text = text

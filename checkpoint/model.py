@@ -12,11 +12,11 @@ from typing import TypeAlias
 import attrs
 
 DevicesPerNUMA: TypeAlias = Mapping[int, tuple[str, ...] | None]
-"""NUMA node to device ids; devices without topology are under -1. A device with two nodes is
+"""NUMA node to device IDs; devices without topology are under -1. A device with two nodes is
 listed under both."""
 
 RegisteredDevices: TypeAlias = Mapping[str, tuple[str, ...] | None]
-"""Resource to the ids of its healthy devices."""
+"""Resource to the IDs of its healthy devices."""
 
 
 @attrs.frozen
@@ -39,7 +39,7 @@ class Checkpoint:
     """The contents of ``kubelet_internal_checkpoint`` without the checksum, which follows from
     them.
 
-    The order of ``entries`` and of device ids is part of the file and of the checksum; the
+    The order of ``entries`` and of device IDs is part of the file and of the checksum; the
     order of mappings is not.
     """
 

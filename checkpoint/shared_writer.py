@@ -60,7 +60,7 @@ class _Round:
 
 
 class Writer:
-    """Shares durable writes among concurrent callers. Thread-safe."""
+    """Durable writer that concurrent callers share. Thread-safe."""
 
     def __init__(
         self,

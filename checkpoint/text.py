@@ -139,7 +139,7 @@ def _strings(strings: Sequence[str] | None) -> tuple[str, str]:
     if strings is None:
         return "null", "<nil>"
     hashed = " ".join(strings)
-    # One search over all ids together: almost no id needs escaping.
+    # One search over all IDs together: almost no ID needs escaping.
     if not strings:
         json = ""
     elif _SPECIAL.search(hashed) is None:

@@ -33,7 +33,7 @@ class _Pending:
 
 
 class Backlog:
-    """Limits the bytes that wait for clients to read them. Thread-safe.
+    """Limit on the bytes that wait for clients to read them. Thread-safe.
 
     gRPC accepts every response at once and stores it until the client has read it, so clients
     that never read would fill the memory. If a response does not fit, the oldest calls are

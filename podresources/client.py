@@ -101,7 +101,7 @@ class PodResourcesClient:
         return self._ask(v1alpha1_grpc.LIST, b"", decoding.pods_from_v1alpha1_bytes)
 
     def close(self) -> None:
-        """Close the connection. Calling it twice does nothing."""
+        """Close the connection. Idempotent."""
         with self._lock:
             self._closed = True
             self._channel.close()

@@ -16,7 +16,7 @@ LABEL = "server_api_version"
 
 
 class Counters:
-    """Counts per metric name and ``server_api_version``. Thread-safe.
+    """Counters per metric name and ``server_api_version``. Thread-safe.
 
     As in the kubelet (pkg/kubelet/apis/podresources, v1.32), v1alpha1 calls count only in the
     total, and calls rejected by the rate limit are not counted.

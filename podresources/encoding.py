@@ -40,7 +40,7 @@ def pod_to_bytes(pod: Pod, *, grouped: bool = False) -> bytes:
 def pod_to_v1alpha1_bytes(pod: Pod) -> bytes:
     """Encode one pod as a field of a v1alpha1 ListPodResourcesResponse.
 
-    It has app containers only, and one entry per device id and NUMA node as in v1, but without
+    It has app containers only, and one entry per device ID and NUMA node as in v1, but without
     the node (``v1DevicesToAlphaV1``, pkg/kubelet/apis/podresources/server_v1alpha1.go, v1.32).
     """
     response = v1alpha1.ListPodResourcesResponse()

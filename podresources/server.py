@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class PodResourcesServer:
-    """Serves PodResources v1 and v1alpha1 from a source.
+    """Server of PodResources v1 and v1alpha1, with data from a source.
 
     ``qps``: calls per second over all methods; None disables the limit. ``burst``: calls that
     are accepted at once. ``clock``: seconds, for the limit only. ``profile``: methods and
@@ -100,9 +100,8 @@ class PodResourcesServer:
     def stop(self, grace: float = 0.2) -> None:
         """Remove the socket, stop listening, and wait ``grace`` seconds for calls to end.
 
-        Returns when all threads have ended. Calling it twice does nothing; ``start`` can be
-        called again. Raises OSError if the socket cannot be removed; the server has stopped
-        nevertheless.
+        Returns when all threads have ended. Idempotent; ``start`` can be called again. Raises
+        OSError if the socket cannot be removed; the server has stopped nevertheless.
         """
         with self._lock:
             running, self._running = self._running, None
@@ -166,7 +165,7 @@ class _Running:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Maps method paths to handlers."""
+    """Method paths and their handlers."""
 
     def __init__(self, service: Service, backlog: Backlog) -> None:
         self._handlers = {m.path: _handler(service, m, backlog) for m in service.methods()}

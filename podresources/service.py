@@ -105,7 +105,7 @@ def _answer(method: Method, request: bytes) -> bytes:
 
 
 class Service:
-    """Handles requests given as bytes. Thread-safe.
+    """Handler of requests given as bytes. Thread-safe.
 
     One rate limit applies to all methods and both API versions together. In the kubelet it is
     an interceptor of the gRPC server (``ListenAndServePodResources``,

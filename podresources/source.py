@@ -42,7 +42,7 @@ class MemorySource:
     """In-memory source, for tests of PodResources clients."""
 
     def __init__(self, pods: Iterable[Pod] = (), allocatable: Allocatable | None = None) -> None:
-        """Raises TypeError for values of the wrong type, such as a string for ids."""
+        """Check and store the values. Raises TypeError, for example for a string of IDs."""
         self._lock = threading.Lock()
         # Guarded by _lock: one tuple, replaced as a whole.
         self._state = (1, _checked(pods), _offered(allocatable) or Allocatable())
@@ -93,7 +93,7 @@ def _offered(allocatable: Allocatable | None) -> Allocatable | None:
 def _check_devices(devices: Iterable[ContainerDevices]) -> None:
     """Raise TypeError for values of the wrong type."""
     for each in _all_are(ContainerDevices, devices, "devices"):
-        # A string would be treated as a sequence of one-letter ids.
+        # A string would be treated as a sequence of one-letter IDs.
         if isinstance(each.device_ids, str):
             raise TypeError(f"invalid device_ids {each.device_ids!r}: use {(each.device_ids,)!r}")
 

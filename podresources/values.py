@@ -11,8 +11,8 @@ import attrs
 class ContainerDevices:
     """Devices of one resource with the same NUMA nodes.
 
-    ``nodes`` has NUMA node ids; it is empty without topology, or with an empty one. A source
-    can list many ids at once: the server splits them with :meth:`entries`. A client returns
+    ``nodes`` has NUMA node IDs; it is empty without topology, or with an empty one. A source
+    can list many IDs at once: the server splits them with :meth:`entries`. A client returns
     the grouping that the server sent.
     """
 
@@ -21,7 +21,7 @@ class ContainerDevices:
     nodes: tuple[int, ...] = ()
 
     def entries(self) -> Iterator[ContainerDevices]:
-        """Split into one value per device id and NUMA node, as in the kubelet's response
+        """Split into one value per device ID and NUMA node, as in the kubelet's response
         (``containerDevicesFromResourceDeviceInstances``, pkg/kubelet/cm, v1.32)."""
         # A device on several nodes has one entry for each, not one with several nodes.
         places: list[tuple[int, ...]] = [(node,) for node in self.nodes] or [()]
@@ -105,7 +105,7 @@ class Allocatable:
 
 
 def ids_by_resource(devices: Iterable[ContainerDevices]) -> Mapping[str, tuple[str, ...]]:
-    """Return the device ids of each resource without duplicates, in order of appearance.
+    """Return the device IDs of each resource without duplicates, in order of appearance.
 
     The result does not depend on grouping: kubelets group entries differently, and a device on
     two NUMA nodes has two entries.

@@ -97,7 +97,7 @@ class _Listing:
 
 
 class _Chunks:
-    """Encodes pods; a pod of the previous listing is not encoded again."""
+    """Encoder of pods; a pod of the previous listing is not encoded again."""
 
     def __init__(self, encode: Callable[[Pod], bytes], profile: Profile) -> None:
         self._encode = encode
@@ -117,7 +117,7 @@ class _Chunks:
 
 
 class _Allocatable:
-    """Encodes the allocatable value; the same object is not encoded again."""
+    """Encoder of the allocatable value; the same object is not encoded again."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile

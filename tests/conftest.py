@@ -31,7 +31,7 @@ restore_signals()
 
 
 def is_in(path, rooms):
-    """Return True if a test module is in one of these directories."""
+    """True if a test module is in one of these directories."""
     return any(path.is_relative_to(TESTS / room) for room in rooms)
 
 

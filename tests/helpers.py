@@ -50,7 +50,7 @@ def pod(uid: str, *apps: Container, init: Iterable[Container] = (), **amounts: i
 
 
 def held_by(ledger: Ledger, uid: str) -> dict[str, dict[str, list[str]]]:
-    """Return the sorted device ids of a pod by container and resource."""
+    """Return the sorted device IDs of a pod by container and resource."""
     return {
         name: {resource: sorted(holding.ids) for resource, holding in holdings.items()}
         for name, holdings in ledger.pod(PodUid(uid)).items()

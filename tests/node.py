@@ -160,7 +160,7 @@ class Node:
 def rows(layout: str, prefix: str = "d", **health: str) -> list[Device]:
     """Return a device per character: a digit is its NUMA node, ``b`` means both, ``-`` none.
 
-    Ids are ``d0``, ``d1`` …; ``d1="Unhealthy"`` sets a device's health.
+    IDs are ``d0``, ``d1`` …; ``d1="Unhealthy"`` sets a device's health.
     """
     nodes: dict[str, tuple[int, ...]] = {"0": (0,), "1": (1,), "b": (0, 1), "-": ()}
     ids = [f"{prefix}{number}" for number in range(len(layout))]
@@ -189,5 +189,5 @@ def cpus_and_memory(cpus: int = 4, gib: int = 4) -> tuple[CpuProvider, MemoryPro
 
 
 def allocations(plugin: FakePlugin) -> list[tuple[str, ...]]:
-    """Return the device ids of each Allocate call so far."""
+    """Return the device IDs of each Allocate call so far."""
     return [call.device_ids for call in plugin.calls if call.method == ALLOCATE]

@@ -2,7 +2,7 @@
 
 The full sets of vectors are in ``shared`` beside the repository, or in DEVICEMANAGER_VECTORS. A
 plain clone has only the sample in ``tests/data/vectors``, chosen by ``tools/vector_sample.py``.
-Tests that replay vectors are parametrized with ``VECTOR_SETS``: their ids show which were used.
+Tests that replay vectors are parametrized with ``VECTOR_SETS``: their IDs show which were used.
 """
 
 import os

@@ -15,7 +15,7 @@ _SPECIAL = ("__init__", "__call__", "__enter__", "__getitem__", "__iter__", "__n
 
 
 def is_ours(thing: Any) -> bool:
-    """Return True if a class or type is defined in one of the installed packages."""
+    """True if a class or type is defined in one of the installed packages."""
     return (getattr(thing, "__module__", None) or "").partition(".")[0] in OURS
 
 
@@ -59,7 +59,7 @@ def _is_generated(function: Any) -> bool:
 
 
 def _is_internal(thing: Any) -> bool:
-    """Return True if a docstring declares that this is not for users."""
+    """True if a docstring declares that this is not for users."""
     return (inspect.getdoc(thing) or "").startswith("Internal: ")
 
 

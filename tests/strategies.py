@@ -1,6 +1,6 @@
 """Hypothesis strategies for the values of the device manager.
 
-They use few ids, resources and NUMA nodes, so that collisions are frequent.
+They use few IDs, resources and NUMA nodes, so that collisions are frequent.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def _numbered(rows: list[tuple[str, Nodes]]) -> list[Device]:
 device_lists = (
     st.lists(st.tuples(health, numa), max_size=10).map(_numbered).flatmap(st.permutations)
 )
-"""Valid device lists: every id once, in any order."""
+"""Valid device lists: every ID once, in any order."""
 
 raw_lists = st.lists(devices, max_size=14)
-"""Any device lists: ids can repeat."""
+"""Any device lists: IDs can repeat."""
 
 healthy_lists = st.integers(0, 8).map(lambda n: [Device(DeviceId(f"d{i}")) for i in range(n)])
 """``n`` healthy devices without topology."""

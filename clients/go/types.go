@@ -23,7 +23,7 @@ type Advance struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Allocate: Allocate for one container or for several: give either ids or containers.
+// Allocate: Allocate for one container or for several: give either IDs or containers.
 type Allocate struct {
 	Resource string `json:"resource"`
 	// device IDs of one container
@@ -414,9 +414,9 @@ type NodeStatus struct {
 	Allocatable map[string]int64 `json:"allocatable"`
 }
 
-// PciDevice: A PCI device, identified by vendor and product id of four hexadecimal digits each.
+// PciDevice: A PCI device, identified by vendor and product ID of four hexadecimal digits each.
 //
-// `addresses` (`0000:3b:00.0`) are empty until the ids are resolved on a host.
+// `addresses` (`0000:3b:00.0`) are empty until the IDs are resolved on a host.
 type PciDevice struct {
 	VendorID  string   `json:"vendor_id"`
 	ProductID string   `json:"product_id"`
@@ -577,7 +577,7 @@ type ResourceList struct {
 	Items  []Resource `json:"items"`
 }
 
-// ResourceStatus: One resource of a container; the devices are sorted by id.
+// ResourceStatus: One resource of a container; the devices are sorted by ID.
 type ResourceStatus struct {
 	Name      string           `json:"name"`
 	Resources []ResourceHealth `json:"resources"`

@@ -16,7 +16,7 @@ from devicemanager.claims.v1alpha1.objects import DeviceClaim
 
 
 class ClaimDriver(Protocol):
-    """Prepares the devices of one driver. Called from several threads, without locks held."""
+    """Driver that prepares its devices. Called from several threads, without locks held."""
 
     def prepare(
         self, claim: DeviceClaim, devices: Sequence[DeviceKey]

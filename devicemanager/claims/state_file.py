@@ -71,7 +71,7 @@ class ClaimsState:
 
 
 class StateWriter:
-    """Renders states; a record that is the same object as last time is not rendered again."""
+    """Renderer of states; a record that is the same object as last time is not rendered again."""
 
     def __init__(self) -> None:
         self._rendered: dict[str, tuple[ClaimRecord, str]] = {}

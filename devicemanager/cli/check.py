@@ -323,7 +323,7 @@ def _command_of(args: argparse.Namespace, check: Check, version: str) -> str:
 
 
 class _Progress:
-    """Prints each verdict at once, in color on a terminal."""
+    """Printer of verdicts, each at once, in colour on a terminal."""
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled

@@ -119,7 +119,7 @@ def _create(path: Path, data: bytes) -> None:
 
 
 class _Like(checkpoint.FileOperations):
-    """Creates files with the mode and, if permitted, the owner of another file."""
+    """File creation with the mode and, if permitted, the owner of another file."""
 
     def __init__(self, status: os.stat_result) -> None:
         self._status = status

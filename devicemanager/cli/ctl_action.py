@@ -309,7 +309,7 @@ def seconds(text: str) -> float:
 
 @attrs.frozen
 class _Request:
-    """Sends the request of an action, or one for each of several arguments."""
+    """Sender of the request of an action, or of one for each of several arguments."""
 
     actions: Actions
     action: Action

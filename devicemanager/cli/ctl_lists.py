@@ -209,7 +209,7 @@ def _watch(client: MockKubeletClient, form: str, listing: Listing, fetch: Callab
 
 
 class _Printer:
-    """Prints items one by one; columns keep the width that the first item gave them."""
+    """Table printed item by item; columns keep the width that the first item gave them."""
 
     def __init__(self, form: str, listing: Listing) -> None:
         self._form = form

@@ -24,7 +24,7 @@ def _write(text: str) -> None:
 
 
 class KubeletLog:
-    """Prints events. Thread-safe; the lines of one event are written in one piece."""
+    """Printer of events. Thread-safe; the lines of one event are written in one piece."""
 
     def __init__(self, as_json: bool, write: Callable[[str], None] = _write) -> None:
         self._as_json = as_json

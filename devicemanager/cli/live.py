@@ -73,7 +73,7 @@ def live_view(
 
 
 class Display:
-    """Prints lines."""
+    """Output as lines."""
 
     def __init__(self, log: KubeletLog) -> None:
         self.log = log
@@ -98,7 +98,7 @@ class Display:
 
 
 class _LiveLog(KubeletLog):
-    """Prints lines, or adds them to the live view while it is shown."""
+    """Log that prints lines, or adds them to the live view while it is shown."""
 
     def __init__(self, lines: LogLines, write: Callable[[str], None]) -> None:
         super().__init__(False, write)
@@ -144,7 +144,7 @@ class _LiveLog(KubeletLog):
 
 
 class LiveDisplay(Display):
-    """Shows a live view between ``show`` and ``close``, and lines before and after."""
+    """Live view between ``show`` and ``close``; lines before and after."""
 
     def __init__(
         self,

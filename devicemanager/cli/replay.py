@@ -93,7 +93,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 class _Printer:
-    """Prints each miss of a resource."""
+    """Printer of each miss of a resource."""
 
     def __init__(self, output: str, resource: str | None) -> None:
         self._as_json = output == "json"

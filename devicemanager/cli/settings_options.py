@@ -260,7 +260,7 @@ class DeviceOption(NamedTuple):
 
 
 class OnePerResource(argparse.Action):
-    """Appends an option. Rejects what a plugin could not register."""
+    """Action that appends an option. Rejects what a plugin could not register."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any

@@ -28,7 +28,7 @@ Notice = Callable[[int], str]
 
 
 class OutputQueue:
-    """Writes texts in order, on a separate thread. ``put`` never blocks."""
+    """Writer of texts in order, on a separate thread. ``put`` never blocks."""
 
     def __init__(
         self,

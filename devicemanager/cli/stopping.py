@@ -25,7 +25,7 @@ class Stopped(BaseException):
 
 
 class StopSignals(SignalWait):
-    """Handles the first SIGTERM, SIGINT or SIGHUP.
+    """Handler of the first SIGTERM, SIGINT or SIGHUP.
 
     After ``_REPEAT_SECONDS``, SIGTERM and SIGINT have their former effect, so that the user can
     abort a stop that hangs. SIGHUP stays ignored: when a terminal is closed, the kernel sends one

@@ -178,7 +178,7 @@ def _show(client: PodResourcesClient, view: PodResourcesView, args: argparse.Nam
 
 
 class _Poller:
-    """Reads the state of the kubelet periodically, on a separate thread."""
+    """Periodic reader of the kubelet's state, on a separate thread."""
 
     def __init__(self, client: PodResourcesClient, view: PodResourcesView, interval: float) -> None:
         # In the caller's thread: a wrong socket is an error at once, before the view starts.

@@ -47,7 +47,7 @@ class Shard:
     of: int
 
     def has(self, index: int) -> bool:
-        """Return True if node ``index`` is in this shard."""
+        """True if node ``index`` is in this shard."""
         return index % self.of == self.number
 
 
@@ -74,8 +74,8 @@ class _Lease:
 
 
 class ShardLeases:
-    """Acquires and renews the Leases of shards. ``start`` runs ``step`` and ``expire``, each on
-    a thread."""
+    """The Leases of shards, acquired and renewed. ``start`` runs ``step`` and ``expire``, each
+    on a thread."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class _Tenure:
 
 
 class ShardRunner:
-    """Lets the nodes of acquired shards join, and abandons those of lost shards."""
+    """Cluster with the nodes of acquired shards; those of lost shards are abandoned."""
 
     def __init__(
         self,

@@ -108,7 +108,7 @@ class Limits:
         )
 
     def allow_memory(self, before: int, now: int) -> bool:
-        """Return True if memory, in bytes, has not grown by more than the limits."""
+        """True if memory, in bytes, has not grown by more than the limits."""
         return now - before <= max(before * self.extra_memory_share, self.extra_memory_bytes)
 
     def overridden(self, settings: Iterable[str]) -> Self:

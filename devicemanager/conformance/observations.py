@@ -94,14 +94,14 @@ class Observations:
         return list(parsed_list(lists[-1]).devices)
 
     def is_serving(self, resource: str) -> bool:
-        """Return True if the kubelet has an open ListAndWatch stream of the resource."""
+        """True if the kubelet has an open ListAndWatch stream of the resource."""
         return any(
             call.rpc == "ListAndWatch" and call.resource == resource
             for call in self._kubelet.calls.in_progress
         )
 
     def is_registered(self, since: Mark, resources: Iterable[str]) -> bool:
-        """Return True if each resource has registered and sent a list since then, and still
+        """True if each resource has registered and sent a list since then, and still
         serves."""
         return not any(self.missing(since, resource) for resource in resources)
 

@@ -103,7 +103,7 @@ class PluginUnderTest:
         )
 
     def has(self, hook: str) -> bool:
-        """Return True if the hook is defined."""
+        """True if the hook is defined."""
         return hook in self.hooks
 
     def call(self, hook: str, values: Mapping[str, str]) -> None:

@@ -39,14 +39,14 @@ class Usage:
     processes: int
 
     def has_more_handles(self, before: Usage, limits: Limits) -> bool:
-        """Return True if there are more descriptors or threads than the limits allow."""
+        """True if there are more descriptors or threads than the limits allow."""
         return (
             self.descriptors > before.descriptors + limits.extra_descriptors
             or self.threads > before.threads + limits.extra_threads
         )
 
     def has_leaked(self, before: Usage, limits: Limits) -> bool:
-        """Return True if any resource has grown by more than the limits allow."""
+        """True if any resource has grown by more than the limits allow."""
         return (
             self.has_more_handles(before, limits)
             or self.unix_listeners > before.unix_listeners
@@ -100,7 +100,7 @@ def listening_ports(pid: int) -> list[str]:
 
 
 def is_go(pid: int) -> bool:
-    """Return True if the process runs a Go program."""
+    """True if the process runs a Go program."""
     try:
         with open(f"/proc/{pid}/exe", "rb") as file:  # noqa: PTH123  # a link that must not be resolved
             program = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -56,7 +56,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 @attrs.frozen
 class Transport:
-    """Sends requests to the address of a control API. Thread-safe."""
+    """Client for the requests of a control API. Thread-safe."""
 
     address: str
     """The path of a socket, or ``http://HOST:PORT``."""

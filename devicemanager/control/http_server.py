@@ -58,7 +58,7 @@ _MODE: Final = 0o600
 
 
 class HttpService(Protocol):
-    """Answers the requests of one server."""
+    """Service behind one server."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
@@ -108,7 +108,7 @@ class Prepared:
 
 
 class HttpServerThread(abc.ABC):
-    """Starts and stops a server. Use it as a context manager, or call ``start`` and ``stop``."""
+    """HTTP server. Use it as a context manager, or call ``start`` and ``stop``."""
 
     what: str
     """What is served, for errors."""
@@ -149,8 +149,8 @@ class HttpServerThread(abc.ABC):
         return self
 
     def stop(self) -> None:
-        """Stop serving: streams end, waits time out, other answers have two seconds. Stopping
-        twice does nothing. Raises StopError if the server had failed."""
+        """Stop serving: streams end, waits time out, other answers have two seconds.
+        Idempotent. Raises StopError if the server had failed."""
         server, thread = self._server, self._thread
         # Cleared first, so that a second call does nothing, even while this one waits.
         self._server = self._thread = None

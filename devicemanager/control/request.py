@@ -43,7 +43,7 @@ _IN_PROGRESS: Final = 128 << 20
 
 
 class Budget:
-    """Counts the bytes of bodies and answers in progress, all clients together."""
+    """Memory limit for bodies and responses in progress, all clients together."""
 
     def __init__(self, limit: int = _IN_PROGRESS) -> None:
         self._limit = limit
@@ -59,7 +59,7 @@ class Budget:
             self.used -= account.taken
 
     def take(self, count: int) -> None:
-        """Raises HttpError if the limit does not allow it."""
+        """Count the bytes. Raises HttpError if the limit does not allow it."""
         if self.used + count > self._limit:
             raise HttpError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -77,7 +77,7 @@ class Account:
         self.taken = 0
 
     def take(self, count: int) -> None:
-        """Raises HttpError if the limit does not allow it."""
+        """Count the bytes. Raises HttpError if the limit does not allow it."""
         self._budget.take(count)
         self.taken += count
 

@@ -90,8 +90,8 @@ class HttpApplication(abc.ABC):
 
 
 class OperationRouter(HttpApplication):
-    """Answers the requests for the operations of a table. Must be created on the server's
-    event loop."""
+    """Router of requests to the operations of a table. Must be created on the server's event
+    loop."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Opened:
 
 
 class ApiServer(HttpServerThread):
-    """Serves a control API on ``control.sock`` in a directory, mode 0600.
+    """Server of a control API on ``control.sock`` in a directory, mode 0600.
 
     Use it as a context manager, or call ``start`` and ``stop``.
     """
@@ -94,7 +94,7 @@ class ApiServer(HttpServerThread):
 
 
 class ControlServer(ApiServer):
-    """Serves the control API of a kubelet on ``<root>/control.sock``, mode 0600.
+    """Server of the control API of a kubelet, on ``<root>/control.sock``, mode 0600.
 
     Use it as a context manager, or call ``start`` and ``stop``. The kubelet can be stopped and
     started meanwhile, but its directory must exist.

@@ -356,7 +356,7 @@ class ExitContainer(Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
 
 
 class Allocate(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """Allocate for one container or for several: give either ids or containers."""
+    """Allocate for one container or for several: give either IDs or containers."""
 
     resource: str
     ids: Annotated[list[str] | None, Meta(description="device IDs of one container")] = None

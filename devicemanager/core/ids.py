@@ -6,7 +6,7 @@ ResourceName = NewType("ResourceName", str)
 """Name of an extended resource such as ``vendor.com/gpu``."""
 
 DeviceId = NewType("DeviceId", str)
-"""Device id, unique within its resource."""
+"""Device ID, unique within its resource."""
 
 PodUid = NewType("PodUid", str)
 """``metadata.uid`` of a pod."""

@@ -1,6 +1,6 @@
 """Device lists as plugins advertise them.
 
-A list numbers its devices in id order. "The lowest numbers" are therefore "the first ids", and
+A list numbers its devices in ID order. "The lowest numbers" are therefore "the first IDs", and
 sets of devices are integers (``bitset``). A list that only changes health shares the numbering
 of the list before, which makes one health change among 10,000 devices cheap.
 """
@@ -20,29 +20,29 @@ from devicemanager.core.ids import DeviceId
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceIndex:
-    """The numbering of devices. Compared by identity: two successive lists with the same ids
+    """The numbering of devices. Compared by identity: two successive lists with the same IDs
     and topology share one numbering."""
 
     ids: tuple[DeviceId, ...]
     index: Mapping[DeviceId, int]
     numa: tuple[Nodes, ...]
     per_node: Mapping[int, int]
-    """NUMA node id (below ``MAX_NUMA_NODES``) to the devices on that node. A device can be on
+    """NUMA node ID (below ``MAX_NUMA_NODES``) to the devices on that node. A device can be on
     several nodes."""
     with_topology: int
     """Devices that name at least one NUMA node."""
     without_nodes: int
     """Devices with a topology that has no nodes (Q13)."""
     impossible_node: int | None = None
-    """A node id outside the valid range that a device names; it is in none of the sets."""
+    """A node ID outside the valid range that a device names; it is in none of the sets."""
 
     def bits(self, ids: Iterable[DeviceId]) -> int:
-        """Return the set of ``ids``; ids that have no number are left out."""
+        """Return the set of ``ids``; IDs that have no number are left out."""
         index = self.index
         return bitset.of([index[id_] for id_ in ids if id_ in index])
 
     def select(self, bits: int) -> tuple[DeviceId, ...]:
-        """Return the ids of a set, sorted."""
+        """Return the IDs of a set, sorted."""
         return bitset.select(self.ids, bits)
 
 
@@ -129,12 +129,12 @@ class DeviceList:
         return attrs.evolve(self, healthy=0, reported=None)
 
     def device(self, id_: DeviceId) -> Device:
-        """Return one device; raises KeyError for an unknown id."""
+        """Return one device; raises KeyError for an unknown ID."""
         number = self.device_index.index[id_]
         return Device(id_, self.health[number], self.device_index.numa[number])
 
     def devices(self) -> tuple[Device, ...]:
-        """Return all devices, sorted by id."""
+        """Return all devices, sorted by ID."""
         return tuple(map(Device, self.device_index.ids, self.health, self.device_index.numa))
 
 
@@ -142,9 +142,9 @@ EMPTY = DeviceList(_number({}), (), 0)
 
 
 def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
-    """Return the list that a message describes; of repeated ids the last row counts.
+    """Return the list that a message describes; of repeated IDs the last row counts.
 
-    Shares the numbering of ``previous`` if ids and topology are the same.
+    Shares the numbering of ``previous`` if IDs and topology are the same.
     """
     before = previous.reported
     # The usual message repeats the last one with some health changed. Comparing columns is
@@ -167,7 +167,7 @@ def _same_devices(device_index: DeviceIndex, rows: Mapping[DeviceId, Nodes]) -> 
 
 def _with_health(columns: Columns, device_index: DeviceIndex) -> DeviceList:
     if len(columns.ids) == len(device_index.ids) and tuple(columns.ids) == device_index.ids:
-        health = tuple(columns.health)  # the usual case: the plugin sends sorted ids
+        health = tuple(columns.health)  # the usual case: the plugin sends sorted IDs
     else:
         by_id = dict(zip(columns.ids, columns.health, strict=True))
         health = tuple([by_id[id_] for id_ in device_index.ids])
@@ -177,7 +177,7 @@ def _with_health(columns: Columns, device_index: DeviceIndex) -> DeviceList:
 
 @attrs.frozen(eq=False, repr=False)
 class Changes:
-    """What one list changed compared with the one before. Ids are sorted."""
+    """What one list changed compared with the one before. IDs are sorted."""
 
     added: tuple[DeviceId, ...] = ()
     removed: tuple[DeviceId, ...] = ()

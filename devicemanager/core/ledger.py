@@ -38,7 +38,7 @@ from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
 from devicemanager.core.inventory import DeviceIndex
 
 DevicesPerNuma = Mapping[int, tuple[DeviceId, ...]]
-"""NUMA node id to sorted device ids; devices without topology are under
+"""NUMA node ID to sorted device IDs; devices without topology are under
 ``WITHOUT_TOPOLOGY``."""
 
 
@@ -53,7 +53,7 @@ class AllocatedDevices:
 
     @property
     def ids(self) -> frozenset[DeviceId]:
-        """The ids of all devices."""
+        """The IDs of all devices."""
         # Not stored: a set takes more memory than everything else in this object.
         return frozenset().union(*self.devices.values())
 
@@ -215,7 +215,7 @@ class Ledger:
 
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
         """Return the pods that use any of the given devices of a resource, with those devices
-        (Q8: kubelets search all resources for an id)."""
+        (Q8: kubelets search all resources for an ID)."""
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
         if index is None:

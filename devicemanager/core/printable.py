@@ -1,6 +1,6 @@
 """Safe output of text from other programs.
 
-Device ids, error messages of plugins and names in manifests can contain anything, including
+Device IDs, error messages of plugins and names in manifests can contain anything, including
 terminal control sequences. Use ``printable`` wherever such text is shown to a person. Data
 formats such as JSON keep the original text.
 """

@@ -51,9 +51,9 @@ class NetworkInterface:
 
 @attrs.frozen
 class PciDevice:
-    """A PCI device, identified by vendor and product id of four hexadecimal digits each.
+    """A PCI device, identified by vendor and product ID of four hexadecimal digits each.
 
-    ``addresses`` (``0000:3b:00.0``) are empty until the ids are resolved on a host.
+    ``addresses`` (``0000:3b:00.0``) are empty until the IDs are resolved on a host.
     """
 
     vendor_id: str

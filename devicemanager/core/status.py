@@ -1,7 +1,7 @@
 """``allocatedResourcesStatus``: the health of a container's allocated devices.
 
 Follows ``UpdateAllocatedResourcesStatus`` (pkg/kubelet/cm/devicemanager/manager.go, v1.32) with
-two differences. The result is sorted by resource and id, where the kubelet's order is random
+two differences. The result is sorted by resource and ID, where the kubelet's order is random
 (Q7). A device that has vanished is Unknown, and one whose plugin has disconnected is Unhealthy,
 where the kubelet reports the last health (Q9).
 """
@@ -37,7 +37,7 @@ class ResourceHealth:
 
 @attrs.frozen
 class ResourceStatus:
-    """One resource of a container; the devices are sorted by id."""
+    """One resource of a container; the devices are sorted by ID."""
 
     name: ResourceName
     resources: tuple[ResourceHealth, ...]

@@ -27,7 +27,7 @@ FaultSource = Any
 
 
 class Actions(Protocol):
-    """Executes the faults that are actions."""
+    """Executor of the faults that are actions."""
 
     def prepare(self, fault: Fault) -> object:
         """Return what the fault needs when it fires; called when it is set."""
@@ -94,7 +94,7 @@ class FaultRegistry:
         from devicemanager.faults.states import Entry
 
         parsed = as_fault(fault, options)
-        # Only the id is taken under the lock: both steps below read the kubelet's state.
+        # Only the ID is taken under the lock: both steps below read the kubelet's state.
         with self._lock:
             self._latest += 1
             entry = Entry(self._latest, parsed)
@@ -123,10 +123,10 @@ class FaultRegistry:
             return tuple(entry.state() for entry in self._entries.values())
 
     def clear(self, which: int | str | None = None) -> int:
-        """Clear a fault by id, all faults of a kind, or all; return how many.
+        """Clear a fault by ID, all faults of a kind, or all; return how many.
 
         Calls that a cleared fault delays resume at once. Raises RequestError if no fault of the
-        given id or kind is set.
+        given ID or kind is set.
         """
         with self._lock:
             cleared = [

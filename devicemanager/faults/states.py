@@ -68,7 +68,7 @@ class Entry:
         return FaultState(self.id, self.fault, self.seen, self.fired, len(self.holds))
 
     def concerns(self, context: FaultContext) -> bool:
-        """Return True if the context matches the fault's options."""
+        """True if the context matches the fault's options."""
         fault = self.fault
         wanted = fault.resource, fault.plugin, fault.rpc
         actual = context.resource, context.plugin, context.rpc

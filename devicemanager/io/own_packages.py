@@ -49,7 +49,7 @@ _DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__
 
 
 def install() -> None:
-    """Make our modules get our own packages. A second call does nothing."""
+    """Make our modules get our own packages. Idempotent."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
@@ -61,7 +61,7 @@ def loaded(name: str) -> ModuleType | None:
 
 
 class _Finder:
-    """Finds our modules in case 2: with ``_Loader``, and hidden packages by their prefixed name."""
+    """Finder of our modules in case 2, and of hidden packages by their prefixed names."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -85,7 +85,7 @@ class _Finder:
 
 
 class _Loader(SourceFileLoader):
-    """Loads one of our modules with ``_import`` as its ``__import__``."""
+    """Loader of one of our modules, with ``_import`` as its ``__import__``."""
 
     def exec_module(self, module: ModuleType) -> None:
         # A copy: the builtins of other modules must not change.

@@ -117,7 +117,7 @@ class Change:
 
 
 class DirectoryWatch:
-    """Reports changes of the files in one directory, without subdirectories; thread-safe.
+    """Watch on the files in one directory, without subdirectories; thread-safe.
 
     ``on_change`` is called on a thread of the watch, one change at a time, and must not call
     :meth:`stop` or wait for it. A forked child watches nothing until it starts its own watch.

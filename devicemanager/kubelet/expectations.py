@@ -43,7 +43,7 @@ def place(entry: Entry) -> Place:
 
 
 def is_later(entry: Entry, mark: Mark) -> bool:
-    """Return True if an entry comes after the mark."""
+    """True if an entry comes after the mark."""
     return entry.number > (mark.event if isinstance(entry, Event) else mark.call)
 
 
@@ -124,7 +124,7 @@ class Expected:
         )
 
     def matches(self, entry: Entry) -> bool:
-        """Return True if this is the expected entry."""
+        """True if this is the expected entry."""
         # ``where`` comes last: it is the user's code, and must see only entries of its kind.
         if isinstance(entry, Call):
             fits = self.criteria is not None and bool(self.criteria.matching([entry]))
@@ -133,7 +133,7 @@ class Expected:
         return fits and (self.where is None or self.where(entry))
 
     def matches_without_where(self, entry: Entry) -> bool:
-        """Return True if the entry matches and no ``where`` had to be called."""
+        """True if the entry matches and no ``where`` had to be called."""
         return self.where is None and self.matches(entry)
 
     def _matches_event(self, event: Event) -> bool:
@@ -168,7 +168,7 @@ Step = Expected | EventKind | str
 
 
 class Watch:
-    """Collects all events and calls after ``since``; a context manager.
+    """Collector of all events and calls after ``since``; a context manager.
 
     ``wake`` is called after each of them, on the thread that published it. Entries from
     before the watch was entered are included if they are still stored.

@@ -72,7 +72,7 @@ def _plugin(state: State, resource: ResourceName, devices: DeviceList) -> Plugin
 
 
 def devices(state: State) -> tuple[DeviceStatus, ...]:
-    """Return every advertised or allocated device, sorted by resource and id.
+    """Return every advertised or allocated device, sorted by resource and ID.
 
     A device that several containers of a pod use one after another has a row for each.
     """

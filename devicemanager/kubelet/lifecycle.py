@@ -22,7 +22,7 @@ def _nothing() -> None:
 
 
 class Lifecycle:
-    """Starts and stops processes one after another. Thread-safe.
+    """Sequence of processes, started and stopped one after another. Thread-safe.
 
     There are two states: no process, or one that serves. ``start`` leads from the first to the
     second, ``stop`` back, ``replace`` from either to the second. Each holds one lock from

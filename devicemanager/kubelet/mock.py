@@ -322,7 +322,7 @@ class MockKubelet:
     ) -> Admission:
         """Take over a pod that another kubelet ran on this node before.
 
-        ``devices`` are allocated to it (container → resource → ids), and ``statuses`` are its
+        ``devices`` are allocated to it (container → resource → IDs), and ``statuses`` are its
         container statuses. By default the devices come from the checkpoint, or from a new
         admission if the checkpoint does not name the pod, and all containers run.
 
@@ -406,7 +406,7 @@ class MockKubelet:
         return self._pods.pod(uid)
 
     def has_pod(self, uid: str) -> bool:
-        """Return True if a pod with this UID is known and not deleted."""
+        """True if a pod with this UID is known and not deleted."""
         return self._store.get(pod_uid(uid)) is not None
 
     def pods(self) -> dict[str, PodInfo]:
@@ -453,7 +453,7 @@ class MockKubelet:
 
         The restartPolicy decides what follows. The kubelet restarts the container with the
         same devices, and with PreStartContainer where the plugin requires it: at once, then
-        after 10 s, 20 s and so on up to 5 min of the kubelet's clock. The back-off is reset
+        after 10 s, 20 s and so on up to 5 min of the kubelet's clock. The backoff is reset
         when the container has run for more than 10 min. If the container is not restarted and
         was the last one, the pod has Succeeded or Failed and its devices are free.
 
@@ -473,7 +473,7 @@ class MockKubelet:
     # -- devices ---------------------------------------------------------------------
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        """Return a pod's allocated devices: container → resource → sorted device ids.
+        """Return a pod's allocated devices: container → resource → sorted device IDs.
 
         Raises RequestError if neither the pods nor the checkpoint have this UID.
         """
@@ -509,7 +509,7 @@ class MockKubelet:
         return self._pods.plugins()
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
-        """Return every device that is advertised or allocated, sorted by resource and id.
+        """Return every device that is advertised or allocated, sorted by resource and ID.
 
         Each has its health and the container it is allocated to.
         """
@@ -648,7 +648,7 @@ class MockKubelet:
     ) -> tuple[ContainerSettings, ...]:
         """Call Allocate for one container, or for several: ``containers=[{"gpu-0"}, {"gpu-1"}]``.
 
-        The ids need not exist. Lists and tuples are sent in their order, anything else sorted.
+        The IDs need not exist. Lists and tuples are sent in their order, anything else sorted.
 
         Returns the settings of each container response, as many as the plugin sent. Raises
         RpcError, RequestError, and WireError for a typed device of an unknown kind.
@@ -666,7 +666,7 @@ class MockKubelet:
     ) -> tuple[tuple[str, ...], ...]:
         """Call GetPreferredAllocation for one container, even if the plugin does not offer it.
 
-        Returns the ids of each container response, as many as the plugin sent and in its
+        Returns the IDs of each container response, as many as the plugin sent and in its
         order. Raises RpcError and RequestError.
         """
         return self._direct.preferred(resource, available, must_include, size, timeout)

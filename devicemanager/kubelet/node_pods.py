@@ -184,7 +184,7 @@ class NodePods:
             }
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
-        """Return the allocated devices: container → resource → sorted ids."""
+        """Return the allocated devices: container → resource → sorted IDs."""
         # Asked of the manager, which also has pods that only the checkpoint names.
         holdings = self.manager.holdings(pod_uid(uid))
         if not holdings:
@@ -229,7 +229,7 @@ class NodePods:
         return inventory.plugins(self.manager.state)
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
-        """Return every listed or allocated device, sorted by resource and id."""
+        """Return every listed or allocated device, sorted by resource and ID."""
         from devicemanager.kubelet import inventory
 
         return inventory.devices(self.manager.state)

@@ -67,7 +67,7 @@ def prepare(
 
 
 class FaultyResponses:
-    """Responds in place of a server's service. It outlives the kubelet's processes."""
+    """Responses in place of a server's service. They outlive the kubelet's processes."""
 
     def __init__(self, faults: FaultRegistry) -> None:
         self._faults = faults

@@ -1,4 +1,4 @@
-"""Faults that are actions: on list streams, on sockets, and on the kubelet's process."""
+"""Faults that are actions: on ListAndWatch streams, on sockets, and on the kubelet's process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Withdrawn(RequestError):
 
 
 class FaultActions:
-    """Executes actions on the process that is running. Thread-safe."""
+    """Executor of actions on the running process. Thread-safe."""
 
     def __init__(
         self,

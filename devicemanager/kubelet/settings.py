@@ -289,10 +289,10 @@ class Settings:
     )
     """Namespaces whose claims may use classes with admin access; None allows all."""
     sysfs: Path = attrs.field(default=Path("/sys"), converter=Path)
-    """Where to find PCI devices that a plugin names by vendor and product id."""
+    """Where to find PCI devices that a plugin names by vendor and product ID."""
     shuffle_seed: int | None = None
     """Choose free devices in a random order from this seed, because plugins must tolerate any order
-    (Q22). None chooses the lowest ids."""
+    (Q22). None chooses the lowest IDs."""
     quirks: frozenset[str] = attrs.field(default=frozenset(), converter=_as_quirks)
     """Known bugs of the kubelet to enable for a test; see ``QUIRKS``. ``"reference"`` stands for
     all that the version has. A bug that it never had is a ValueError."""

@@ -64,7 +64,7 @@ class NodeTelemetry:
     """
 
     _manager: Callable[[], DeviceManager]
-    """Raises RequestError if the kubelet is stopped, as ``_resources`` does."""
+    """Returns the manager. Like ``_resources``, raises RequestError if the kubelet is stopped."""
     _resources: Callable[[str], Mapping[str, tuple[ResourceStatus, ...]]]
     """Returns ``allocatedResourcesStatus`` by container for the UID of a pod."""
     _pods: PodStore

@@ -10,8 +10,8 @@ Out: served sockets, registrations, device lists, checked responses.
 
 A :class:`Manager` runs each resource of a lister on its own thread. The thread repeats: observe
 the sockets and streams, decide, act. A session is one server with its registration. It ends when
-the kubelet restarts, when its socket is removed, or when the last list stream ends; then the
-plugin registers again.
+the kubelet restarts, when its socket is removed, or when the last ListAndWatch stream ends. Then
+the plugin re-registers.
 
 Invariants:
 * The author's code never gets a device ID that is not in the newest list.

@@ -33,7 +33,7 @@ _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class Manager:
-    """Runs the resources of one lister in one plugin directory.
+    """Manager of the resources of one lister, in one plugin directory.
 
     ``directory`` is the kubelet's plugin directory, which need not exist yet. The default is the
     environment variable ``DEVICE_PLUGIN_DIRECTORY``, then ``/var/lib/kubelet/device-plugins``
@@ -97,7 +97,7 @@ class Manager:
     def wait_registered(self, timeout: float, *, streaming: bool = False) -> bool:
         """Wait until there are resources and all of them are registered.
 
-        With ``streaming``, also wait until the kubelet has opened every list stream.
+        With ``streaming``, also wait until the kubelet has opened every ListAndWatch stream.
         """
 
         def ready() -> bool:
@@ -307,7 +307,7 @@ class ManagedPlugin:
         return self
 
     def stop(self) -> None:
-        """Stop serving and remove the socket. A second call does nothing."""
+        """Stop serving and remove the socket. Idempotent."""
         self.manager.stop()
 
     def __enter__(self) -> Self:
@@ -322,7 +322,7 @@ class ManagedPlugin:
         return next(iter(self.manager.resources()), None)
 
     def wait_registered(self, timeout: float = 10.0, *, streaming: bool = True) -> bool:
-        """Wait until it is registered and, with ``streaming``, the list stream is open."""
+        """Wait until it is registered and, with ``streaming``, the ListAndWatch stream is open."""
         return self.manager.wait_registered(timeout, streaming=streaming)
 
 

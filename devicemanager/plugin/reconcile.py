@@ -1,7 +1,7 @@
 """Decide what a resource must do next: a pure function of an observation.
 
 A registration is lost in three ways: the kubelet's socket was replaced, the plugin's socket was
-removed, or the last list stream ended. File events only trigger an observation, and the
+removed, or the last ListAndWatch stream ended. File events only trigger an observation, and the
 observation decides. So a missed event costs time, and nothing else.
 """
 

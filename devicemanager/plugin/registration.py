@@ -75,8 +75,8 @@ class DirectRegistration:
         """Add nothing: the kubelet calls no other service."""
 
     def register(self, server: PluginServer, wait: Callable[[PendingResponse], bool]) -> bool:
-        # The kubelet dials the endpoint and opens the list stream before it responds. So the
-        # caller must not hold a lock that those need.
+        # The kubelet dials the endpoint and opens the ListAndWatch stream before it responds. So
+        # the caller must not hold a lock that those need.
         request = dp.RegisterRequest(
             version=VERSION,
             endpoint=server.endpoint,
@@ -130,7 +130,7 @@ class WatchedRegistration(pluginregistration_v1_grpc.RegistrationServicer):
     def NotifyRegistrationStatus(
         self, request: pr.RegistrationStatus, context: grpc.ServicerContext
     ) -> pr.RegistrationStatusResponse:
-        # Ignored after the first success: the end of the list stream is a better signal.
+        # Ignored after the first success: the end of the ListAndWatch stream is a better signal.
         with contextlib.suppress(InvalidStateError):
             if request.plugin_registered:
                 self._outcome.set_result(dp.Empty())

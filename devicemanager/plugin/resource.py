@@ -58,7 +58,7 @@ class ResourceStatus:
     """State of a resource now.
 
     ``registrations`` counts those that the kubelet accepted. ``endpoint`` is the file name of the
-    socket, ``streams`` the number of open list streams.
+    socket, ``streams`` the number of open ListAndWatch streams.
     """
 
     name: str
@@ -220,7 +220,7 @@ class Resource:
         kubelet = self._mode.kubelet()
         if kubelet is None:
             return
-        # Same kubelet as before: the plugin registers again because its socket or stream was lost.
+        # Same kubelet as before: the plugin re-registers because its socket or stream was lost.
         # A kubelet that still remembers the old path can reject it permanently (Q2): use another.
         again = old is not None and old.kubelet_identity == kubelet
         self._short_streams = self._short_streams + 1 if again and old and old.was_short else 0

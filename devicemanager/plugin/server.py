@@ -26,7 +26,7 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),
     # GetPreferredAllocation lists every free device.
     ("grpc.max_receive_message_length", -1),
-    # A peer that pings often must not lose its list stream.
+    # A peer that pings often must not lose its ListAndWatch stream.
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
 )

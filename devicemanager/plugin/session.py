@@ -54,7 +54,7 @@ class Session:
 
     @property
     def was_short(self) -> bool:
-        """True if the list stream ended soon after it was opened."""
+        """True if the ListAndWatch stream ended soon after it was opened."""
         streams = self.server.service.streams.counts
         duration = streams.last_ended - streams.last_opened
         return streams.opened > 0 and duration < self._settings.stream_settled

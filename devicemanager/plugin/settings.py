@@ -71,12 +71,12 @@ class PluginSettings:
     """Pause before a failing ``devices`` method is called again; doubles, up to 30 s."""
 
     stream_delay: float = attrs.field(default=1.0, validator=_not_negative)
-    """Pause between the end of the last list stream and the next registration. A restarting
+    """Pause between the end of the last ListAndWatch stream and the next registration. A restarting
     kubelet also ends the stream; the pause avoids a useless registration with the old one."""
 
     stream_wait: float | None = attrs.field(default=20.0, validator=_not_negative_or_none)
-    """Pause before the next registration if the kubelet opened no list stream: it does so at once
-    or, if its connection broke at that moment, never. None: wait forever."""
+    """Pause before the next registration if the kubelet opened no ListAndWatch stream: it does so
+    at once or, if its connection broke at that moment, never. None: wait forever."""
 
     stream_settled: float = attrs.field(default=10.0, validator=_not_negative)
     """A stream shorter than this doubles ``stream_delay``, up to ``stream_delay_limit``. So a
@@ -96,7 +96,7 @@ class PluginSettings:
     """Maximum number of threads that serve the calls and streams of one resource."""
 
     max_streams: int = attrs.field(default=8, validator=_positive)
-    """Maximum number of list streams of one resource; beyond it, the oldest is ended."""
+    """Maximum number of ListAndWatch streams of one resource; beyond it, the oldest is ended."""
 
     reject_unhealthy: bool = True
     """True if allocating an unhealthy device fails with FAILED_PRECONDITION."""

@@ -83,7 +83,7 @@ def collect(places: Places, now: Callable[[], float] = time.time) -> Snapshot:
 
 
 class _Reader:
-    """Reads parts, and records for each whether it could be read, and why not."""
+    """Reader of parts; records for each whether it could be read, and why not."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []

@@ -32,7 +32,7 @@ _MODE: Final = 0o600
 
 
 def is_packed(data: bytes) -> bool:
-    """Return True if the data may be a snapshot archive; no checkpoint begins like one."""
+    """True if the data may be a snapshot archive; no checkpoint begins like one."""
     return data.startswith(_MAGIC)
 
 

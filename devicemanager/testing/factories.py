@@ -50,7 +50,7 @@ class Factory:
 
 
 class MockKubeletFactory(Factory):
-    """Creates kubelets; a context manager that stops them and removes their directories."""
+    """Factory of kubelets; a context manager that stops them and removes their directories."""
 
     def __init__(self, settings: Settings) -> None:
         """``settings`` is the default for kubelets that are created without settings."""
@@ -152,7 +152,7 @@ def with_marks(
 
 
 class SimulatedPluginFactory(Factory):
-    """Creates plugins with virtual devices; a context manager that stops them."""
+    """Factory of plugins with virtual devices; a context manager that stops them."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         """``kubelet`` is the default for plugins that are created without a kubelet."""
@@ -198,7 +198,7 @@ def _wait(plugin: SimulatedPlugin, kubelet: MockKubelet, resource: str, timeout:
 
 
 class PodResourcesServerFactory(Factory):
-    """Creates mock PodResources servers; a context manager that stops them."""
+    """Factory of mock PodResources servers; a context manager that stops them."""
 
     def __call__(
         self,

@@ -134,7 +134,7 @@ class FakePlugin:
         handler.update(endpoint, Columns.of(devices))
 
     def leave(self, cause: str = "the plugin ended") -> None:
-        """End the list stream of the latest ``register``."""
+        """End the ListAndWatch stream of the latest ``register``."""
         handler, endpoint = self._connection()
         handler.disconnect(endpoint, cause)
 

@@ -103,7 +103,7 @@ class PluginProcess:
         return self
 
     def stop(self) -> None:
-        """End the command and its descendants: SIGTERM, then SIGKILL. A second call does nothing.
+        """End the command and its descendants: SIGTERM, then SIGKILL. Idempotent.
 
         The command is not restarted.
         """
@@ -364,7 +364,7 @@ def _how(status: int | None) -> str:
 
 
 class PluginProcessFactory(Factory):
-    """Runs plugins in separate processes; a context manager that ends them."""
+    """Factory of plugins in separate processes; a context manager that ends them."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         """``kubelet`` is the default for processes that are created without a kubelet."""

@@ -14,7 +14,7 @@ __all__ = ["ReplayPluginFactory"]
 
 
 class ReplayPluginFactory(Factory):
-    """Creates plugins that replay recordings; a context manager that stops them."""
+    """Factory of plugins that replay recordings; a context manager that stops them."""
 
     def __init__(self, kubelet: MockKubelet) -> None:
         """``kubelet`` is the default for plugins that are created without a kubelet."""

@@ -14,7 +14,7 @@ FAULTS = [
     "reject-register:code=UNAVAILABLE,times=2",  # the next registrations fail
     "delay-register:seconds=2,times=1",  # the kubelet takes long to respond
     "drop-register:when=after,times=1",  # only the response is lost
-    "end-list-stream",  # the kubelet closes the list stream
+    "end-list-stream",  # the kubelet closes the ListAndWatch stream
 ]
 SECONDS = 60
 
@@ -23,7 +23,7 @@ def recovers(kubelet, plugin, resource, fault):
     before = kubelet.events.latest
     kubelet.faults.set(fault)
     if "register" in fault:
-        kubelet.restart()  # so that the plugin registers again, with the fault
+        kubelet.restart()  # so that the plugin re-registers, with the fault
     try:
         kubelet.wait_for_event(EventKind.FAULT, after=before, timeout=SECONDS)
         kubelet.wait_for_event(

@@ -120,7 +120,7 @@ def test_names_are_snake_case_and_numbers_are_numbers(printed: dict[str, Any]) -
     for value in printed.values():
         for name, each in fields_of(value):
             if name.startswith(("gpu-", "g0")):
-                continue  # a device's id
+                continue  # a device's ID
             assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name), name
             assert not (isinstance(each, str) and each.isdigit()), (name, each)
             seen += 1

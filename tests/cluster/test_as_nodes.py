@@ -56,7 +56,7 @@ def test_watches_of_a_node_end_with_it(apiserver, tmp_path, until):
 
 @pytest.mark.parametrize(("as_nodes", "watches"), [(False, 1), ("strict", 3)])
 def test_nodes_survive_the_loss_of_the_servers_data(apiserver, tmp_path, until, as_nodes, watches):
-    """Nodes that register again list the new server's pods."""
+    """Nodes that re-register list the new server's pods."""
     options = NodeOptions(on_deleted="register")
     with Cluster.connect(
         apiserver.kubeconfig(tmp_path / "kubeconfig"), as_nodes=as_nodes

@@ -543,7 +543,7 @@ class Plugin:
                     self.identity = self.kubelet()
 
     def is_lost(self) -> bool:
-        """Return True if the kubelet may have forgotten this plugin."""
+        """True if the kubelet may have forgotten this plugin."""
         on = self.switches
         identity = self.kubelet()
         if identity is None:
@@ -561,11 +561,11 @@ class Plugin:
         return "ignores-stream" not in on and self.streams_ended.is_set() and self.no_stream()
 
     def is_taken(self, path: Path) -> bool:
-        """Return True if another instance serves at this path now."""
+        """True if another instance serves at this path now."""
         return sockets.FileIdentity.of(path) not in (None, self.own[path])
 
     def no_stream(self) -> bool:
-        """Return True if all ListAndWatch streams of a resource have ended."""
+        """True if all ListAndWatch streams of a resource have ended."""
         lives = [service.live for _, service, _ in self.servers.values()]
         return any(live and all(event.is_set() for event in live) for live in lives)
 

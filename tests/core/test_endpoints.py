@@ -217,7 +217,7 @@ def test_resources_are_sorted():
 @given(st.lists(st.tuples(st.sampled_from("cld"), st.integers(0, 3)), max_size=30))
 def test_random_events_only_connected_endpoints_count(actions):
     # The newest connected endpoint serves, and its last list counts. Without a connected one
-    # nothing is allocatable. Ids are never reused.
+    # nothing is allocatable. IDs are never reused.
     endpoints = Endpoints()
     connected: list[tuple[EndpointId, str]] = []
     lists: dict[EndpointId, int] = {}

@@ -22,7 +22,7 @@ def last_rows(rows: list[Device]) -> dict[str, Device]:
 
 @given(strategies.raw_lists, strategies.raw_lists)
 def test_capacity_and_allocatable(earlier, rows):
-    # Capacity counts distinct ids, allocatable those whose last row is Healthy. The list
+    # Capacity counts distinct IDs, allocatable those whose last row is Healthy. The list
     # before does not matter.
     result = device_list(rows, device_list(earlier))
     counted = last_rows(rows)
@@ -34,7 +34,7 @@ def test_capacity_and_allocatable(earlier, rows):
 
 @given(strategies.raw_lists)
 def test_devices_are_numbered_in_id_order(rows):
-    # Numbers follow the order of ids; each node has exactly the devices that name it.
+    # Numbers follow the order of IDs; each node has exactly the devices that name it.
     device_index = device_list(rows).device_index
     counted = last_rows(rows)
     assert list(device_index.ids) == sorted(counted)

@@ -147,7 +147,7 @@ def test_cut_call_ignores_a_call_that_ends_in_time(
     assert calls_of(plugin, "ListAndWatch") == 1
 
 
-# -- list streams ----------------------------------------------------------------------------
+# -- ListAndWatch streams --------------------------------------------------------------------
 
 
 def test_end_list_stream_ends_one_stream_only(kubelet: MockKubelet, simulated: Simulated) -> None:

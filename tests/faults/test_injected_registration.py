@@ -103,7 +103,7 @@ def info() -> hostile.Unary:
 
 
 def notified_after_retry(clock: ManualClock, plugin: hostile.RawPlugin) -> bool:
-    """Return True if the watcher retries and notifies the plugin that it is registered."""
+    """True if the watcher retries and notifies the plugin that it is registered."""
 
     def notified() -> bool:
         clock.advance(1)

@@ -20,7 +20,7 @@ _CACHE = 8
 
 
 def eventually(condition: Callable[[], bool], timeout: float = DEADLINE) -> bool:
-    """Return True if the condition holds within the timeout.
+    """True if the condition holds within the timeout.
 
     For effects of the operating system and of gRPC's threads, for which there is no event.
     """

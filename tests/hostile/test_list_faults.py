@@ -2,10 +2,10 @@
 
 | fault | test |
 |---|---|
-| duplicate ids, empty ids, unknown health, NUMA -5, empty topology | test_suspect_list_is_applied_and_reported |
+| duplicate IDs, empty IDs, unknown health, NUMA -5, empty topology | test_suspect_list_is_applied_and_reported |
 | 100,000 devices | test_hundred_thousand_devices_can_be_allocated |
 | more than 4 MiB (Q11), with the limit raised | test_list_over_the_limit_ends_the_stream |
-| garbage bytes, ids that are not UTF-8 | test_garbage_ends_the_stream |
+| garbage bytes, IDs that are not UTF-8 | test_garbage_ends_the_stream |
 | 1,000 lists a second | test_pods_are_admitted_during_a_flood_of_lists |
 | the stream ends or fails, sends nothing (Q12) | test_broken_stream_is_reported |
 | NUMA nodes that do not exist, under each policy | test_nonexistent_numa_nodes_do_not_affect_the_kubelet |

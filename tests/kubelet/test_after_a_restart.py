@@ -32,7 +32,7 @@ def register(kubelet: MockKubelet, *ids: str) -> None:
 
 
 def listed(kubelet: MockKubelet) -> list[str]:
-    """Return the device ids of all pods in v1alpha1 List, which includes rejected pods."""
+    """Return the device IDs of all pods in v1alpha1 List, which includes rejected pods."""
     with PodResourcesClient(kubelet.pod_resources_socket) as client:
         return [
             id_

@@ -1,4 +1,4 @@
-"""A minimal kubelet for tests of plugins: registration and list streams only."""
+"""A minimal kubelet for tests of plugins: registration and ListAndWatch streams only."""
 
 import contextlib
 import stat

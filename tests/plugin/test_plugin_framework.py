@@ -7,7 +7,7 @@ Known weaknesses of the Go framework of the same kind (dpm), and the tests for o
 | a socket is leaked per kubelet restart | test_twenty_kubelet_restarts_leave_nothing_behind |
 | its socket stays after SIGTERM | test_signal_stops_the_plugin_… in test_plugin_processes |
 | its socket is deleted | test_deleted_socket_is_recreated |
-| its list stream is cut | test_cut_stream_leads_to_a_registration_on_another_socket |
+| its ListAndWatch stream is cut | test_cut_stream_leads_to_a_registration_on_another_socket |
 | socket paths over 107 bytes | test_long_resource_name_gets_a_short_socket |
 | a hook that raises | test_failing_start_is_retried_and_affects_only_its_resource |
 | the handler of a dead stream does not return | test_handler_of_a_dead_stream_returns |
@@ -261,7 +261,7 @@ def test_cut_stream_leads_to_a_registration_on_another_socket(kubelet, fast):
 def test_replaced_kubelet_socket_is_noticed(kubelet, fast):
     with manager_of(kubelet.directory, fast):
         kubelet.plugin()
-        # An atomic rename: the plugin's socket and its list stream are not affected.
+        # An atomic rename: the plugin's socket and its ListAndWatch stream are not affected.
         other = StubKubelet(kubelet.directory)
         try:
             other.serve("next.sock")

@@ -30,7 +30,7 @@ def observation(now=100.0, kubelet=NEW, served=NEW, **fields):
         (observation(served=OLD, registered_at=90), Action.SERVE, 0),
         (observation(own_socket=False, registered_at=90), Action.SERVE, 0),
         (observation(), Action.REGISTER, 0),
-        # The kubelet opens the list stream before it responds to Register.
+        # The kubelet opens the ListAndWatch stream before it responds to Register.
         (observation(streams=StreamCounts(1, 1, 99)), Action.REGISTER, 0),
         (observation(registered_at=90, streams=StreamCounts(1, 1, 99)), Action.WATCH, 2),
         (observation(registered_at=90, streams=StreamCounts(1, 5, 99, 99)), Action.WATCH, 2),

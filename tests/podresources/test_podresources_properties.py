@@ -53,7 +53,7 @@ def split(devices):
 
 
 def as_listed(pod: Pod) -> Pod:
-    """Return the pod as the kubelet lists it: one entry per device id and NUMA node."""
+    """Return the pod as the kubelet lists it: one entry per device ID and NUMA node."""
     containers = (
         Container(c.name, split(c.devices), c.cpu_ids, c.memory, c.dynamic_resources)
         for c in pod.containers

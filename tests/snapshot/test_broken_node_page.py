@@ -64,7 +64,7 @@ def run(command: str, host: Path, capsys: Any) -> str:
 
 
 def fits(printed: list[str], expected: list[str]) -> bool:
-    """Return True if the lines match, where an ellipsis matches any lines."""
+    """True if the lines match, where an ellipsis matches any lines."""
     if not expected:
         return not printed
     if expected[0] == SKIP:

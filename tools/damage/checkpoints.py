@@ -111,7 +111,7 @@ def _losses(original: bytes, data: bytes, repaired: Checkpoint) -> Iterator[str]
 
 
 def _is_nested(data: bytes, text: bytes) -> bool:
-    """Return True if the damage has put the entry inside another value."""
+    """True if the damage has put the entry inside another value."""
     before = data[: data.index(text)].rstrip()
     return not before.endswith((b"[", b","))
 

@@ -68,7 +68,7 @@ class _Facts:
         }
 
     def confirm(self, finding: Finding) -> bool:
-        """Return True if the finding is true."""
+        """True if the finding is true."""
         keys = [(str(finding.resource), id_) for id_ in finding.devices]
         registered = self.saved.registered_devices or {}
         # State files are not verified: that would need a second implementation of their checks.

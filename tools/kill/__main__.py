@@ -173,7 +173,7 @@ def run(times: int, seed: int) -> CrashRecord:
     choice, record = random.Random(seed), CrashRecord()
     with short_directory() as root, ExitStack() as plugins:
         (root / "device-plugins").mkdir()
-        # The plugins are in this process: they survive each kill, and must register again.
+        # The plugins are in this process: they survive each kill, and must re-register.
         for resource in RESOURCES:
             settings = SimulationSettings(
                 resource_name=resource,

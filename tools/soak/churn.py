@@ -162,7 +162,7 @@ class _Share:
         self._changed = threading.Condition()
 
     def take(self) -> bool:
-        """Return True if the caller must do one more admission."""
+        """True if the caller must do one more admission."""
         with self._changed:
             if self._is_over() or self._begun >= self._admissions:
                 self._changed.notify_all()

@@ -66,7 +66,7 @@ class LedgerView:
         """Return the eligible devices that are available to a request. Cached."""
         found = self._usable.get(id(alternative))
         if found is None:
-            # Keep the alternative as well: its id must not be reused while it is a key.
+            # Keep the alternative as well: its ID must not be reused while it is a key.
             found = self._usable[id(alternative)] = alternative, self._find_usable(alternative)
         return found[1]
 

@@ -18,7 +18,7 @@ Attributes = Mapping[str, AttributeValue]
 
 
 class Converter:
-    """Makes inventories from pools; an unchanged pool is converted once."""
+    """Converter from pools to inventories; an unchanged pool is converted once."""
 
     def __init__(self) -> None:
         self._converted: dict[str, tuple[api.DevicePool, core.Pool]] = {}

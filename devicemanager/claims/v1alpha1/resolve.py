@@ -121,7 +121,7 @@ def _fault(expression: cel.Expression, values: Mapping[str, object]) -> str | No
 
 
 class Resolver:
-    """Resolves claims against one inventory and a set of classes."""
+    """Resolver of claims against one inventory and a set of classes."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class LeaseLag:
 
 
 class LeaseController:
-    """Renews leases until ``close``. Thread-safe."""
+    """Renewal of leases until ``close``. Thread-safe."""
 
     def __init__(
         self,

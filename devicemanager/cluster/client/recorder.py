@@ -79,7 +79,7 @@ class _Written:
 
 
 class EventRecorder:
-    """Writes the events of one node. Thread-safe for calls about different objects."""
+    """Writer of the events of one node. Thread-safe for calls about different objects."""
 
     # Dicts because an OrderedDict takes three times as much memory, and every node has three.
     __slots__ = (

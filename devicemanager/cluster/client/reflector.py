@@ -81,7 +81,7 @@ class Source(Protocol):
 
 
 class Reflector:
-    """Keeps a sink up to date with all objects of one path."""
+    """List and watch that keep a sink up to date with all objects of one path."""
 
     def __init__(
         self,

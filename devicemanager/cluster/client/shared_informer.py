@@ -197,7 +197,7 @@ class NodeInformer:
     def any(self) -> tuple[str, str] | None:
         """Return name and UID of one node, to check whether the server still has it.
 
-        A node that has registered again since it joined may have done so on a new, empty
+        A node that has re-registered since it joined may have done so on a new, empty
         server. Prefer one that has not; else return the UID with which a node joined.
         """
         with self._lock:

@@ -140,7 +140,7 @@ class PerNodeWatches:
         node_informer.add_handler(name, node)
         pod_informer.expect(name)
         pod_informer.add_handler(name, pods)
-        # The current UID: a node that registers again may do so on a new, empty server.
+        # The current UID: a node that re-registers may do so on a new, empty server.
         is_same = partial(_exists, source.attempt, name, node.uid)
         for path, sink, field in (
             (_PODS, pod_informer, "spec.nodeName"),

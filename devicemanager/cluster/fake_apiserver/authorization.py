@@ -88,7 +88,7 @@ class Permissions:
         return self.allows(permission)
 
     def allows(self, permission: Permission) -> bool:
-        """Return True if a permission is granted."""
+        """True if a permission is granted."""
         return self.allowed is None or permission in self.allowed
 
     def review(self, spec: Mapping[str, Any]) -> bool:
@@ -120,7 +120,7 @@ def node_of(user: str | None) -> str | None:
 
 
 def node_may(node: str, verb: str, target: Target, query: Mapping[str, str]) -> bool:
-    """Return True if a node has the permission.
+    """True if a node has the permission.
 
     A node may only access its own Node and Lease, and only list its own pods.
     """

@@ -33,7 +33,7 @@ class _Failure:
 
 
 class Faults:
-    """Faults can be changed while requests are served. Thread-safe."""
+    """Faults that can be changed while requests are served. Thread-safe."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = threading.Lock()

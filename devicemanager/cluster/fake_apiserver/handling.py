@@ -69,7 +69,7 @@ Response = tuple[int, bytes]
 
 
 class RequestHandler:
-    """Handles requests. Thread-safe."""
+    """Handler of requests. Thread-safe."""
 
     def __init__(
         self, registry: Registry, faults: Faults, permissions: Permissions, token: str | None

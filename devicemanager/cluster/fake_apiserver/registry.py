@@ -34,7 +34,7 @@ def timestamp(seconds: float = 0) -> str:
 
 
 def is_terminal(pod: Mapping[str, Any]) -> bool:
-    """Return True if the pod has Succeeded or Failed."""
+    """True if the pod has Succeeded or Failed."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 

@@ -264,7 +264,7 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def is_cut(self, connection: socket.socket) -> bool:
-        """Return True if a connection must end."""
+        """True if a connection must end."""
         with self._lock:
             return connection not in self._open
 

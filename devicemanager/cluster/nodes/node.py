@@ -150,7 +150,7 @@ class ClusterNode:
         self.faults.update(found["metadata"].get("annotations") or {}, is_first=True)
         if self._topology is not None:
             self._topology.refresh()
-        # A node that registers again has a timer already.
+        # A node that re-registers has a timer already.
         if not self._is_timed:
             self._is_timed = True
             self._reconcile_later()
@@ -240,7 +240,7 @@ class ClusterNode:
             case "leave":
                 self._leave_by_itself("was deleted: it has left")
             case "stay":
-                pass  # as a kubelet, which does not register again; its updates get 404
+                pass  # as a kubelet, which does not re-register; its updates get 404
 
     def _on_forbidden(self, error: Forbidden) -> None:
         """Leave: without its permissions the node can do nothing."""
@@ -290,7 +290,7 @@ class ClusterNode:
         self.refresh()
 
     def start_plugin(self, resource: str) -> None:
-        """Start a stopped plugin, which registers again."""
+        """Start a stopped plugin, which re-registers."""
         self._devices().start_plugin(resource)
         self.refresh()
 

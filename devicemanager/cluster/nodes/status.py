@@ -27,7 +27,7 @@ __all__ = ["NodeStatusUpdater", "register"]
 
 
 class NodeStatusUpdater:
-    """Writes the status of one Node.
+    """Writer of the status of one Node.
 
     Calls come one at a time, from the work queue's thread for the node's key. Only
     ``conditions`` is thread-safe.

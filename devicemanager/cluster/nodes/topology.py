@@ -29,7 +29,7 @@ _CHANGES: Final = frozenset(
 
 
 class NodeTopology:
-    """Publishes the available devices of each NUMA node. Thread-safe."""
+    """Publisher of the available devices of each NUMA node. Thread-safe."""
 
     def __init__(
         self,

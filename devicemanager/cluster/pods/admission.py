@@ -37,7 +37,7 @@ AdmitHandler = Callable[[Pod], Rejected | None]
 
 
 class PodAdmission:
-    """Handles the new pods of one node. Call its methods in the sync loop."""
+    """Handler of the new pods of one node. Call its methods in the sync loop."""
 
     __slots__ = ("_handler", "_loop", "_node", "_pods", "_statuses", "_termination")
 

@@ -123,7 +123,7 @@ class PodState:
                 self.gates[kind] = str(condition.get("status"))
 
     def is_own_write(self, object_: JsonObject) -> bool:
-        """Return True if an object is the result of our last write and needs no reaction.
+        """True if an object is the result of our last write and needs no reaction.
 
         The response to a patch without effect has the version of the last writer, which may
         have been a deletion.
@@ -133,7 +133,7 @@ class PodState:
         return same and not metadata.get("deletionTimestamp")
 
     def must_match(self, object_: JsonObject) -> bool:
-        """Return True if the status in an object must be the one that was written last.
+        """True if the status in an object must be the one that was written last.
 
         It need not be before the first write, while a write is queued, or during deletion.
         """
@@ -145,7 +145,7 @@ class PodState:
         )
 
     def is_timed(self, container: str, started_at: float | None) -> bool:
-        """Return True if the end of this run of a container is timed; mark it as timed."""
+        """True if the end of this run of a container is timed; mark it as timed."""
         if self.timed is None:
             self.timed = {}
         if container in self.timed and self.timed[container] == started_at:

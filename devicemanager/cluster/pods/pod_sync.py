@@ -74,8 +74,8 @@ _STATUS_CHANGES: Final = frozenset(
 
 
 class PodSync:
-    """Keeps kubelet and API server in agreement about one node's pods. Thread-safe; only work
-    in the queue blocks."""
+    """Agreement of kubelet and API server about one node's pods. Thread-safe; only work in the
+    queue blocks."""
 
     __slots__ = (
         "_admission",

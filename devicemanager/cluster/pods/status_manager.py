@@ -150,7 +150,7 @@ class StatusManager:
                 each.pop("allocatedResourcesStatus", None)
 
     def _drops_health(self, status: JsonObject, response: JsonObject) -> bool:
-        """Return True if the API server does not store the health of devices.
+        """True if the API server does not store the health of devices.
 
         Without the gate ResourceHealthStatus it drops the field silently. The first response
         to a status with it shows whether it was stored.

@@ -21,7 +21,7 @@ _RETRY: Final = 1.0
 
 
 class SyncLoop:
-    """Runs functions in order, one at a time. Thread-safe; adding a function does not block."""
+    """Loop that runs functions one at a time. Thread-safe; adding a function does not block."""
 
     __slots__ = ("_closed", "_is_running", "_lock", "_node", "_waiting")
 

@@ -14,7 +14,7 @@ __all__ = ["PodTermination"]
 
 
 class PodTermination:
-    """Ends the containers and pods of one node."""
+    """Termination of the containers and pods of one node."""
 
     __slots__ = ("_loop", "_node", "_pods", "_statuses")
 

@@ -197,7 +197,7 @@ def _without_inotify(run: CheckRun) -> str:
 
 
 def _registers_twice(run: CheckRun, instances: int) -> bool:
-    """Return True if the plugin registers, and again after a kubelet restart."""
+    """True if the plugin registers, and again after a kubelet restart."""
     try:
         return _registers(run, instances) and bool(run.restart_and_wait(1))
     except Failed:

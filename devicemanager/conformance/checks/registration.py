@@ -62,7 +62,7 @@ def r02(run: CheckRun) -> None:
 
 
 def _is_dialed(register: Call) -> bool:
-    """Return True if the request is valid, so that the kubelet dials the plugin's socket."""
+    """True if the request is valid, so that the kubelet dials the plugin's socket."""
     request = register.request
     return (
         request["version"] == "v1beta1"
@@ -143,7 +143,7 @@ def r06(run: CheckRun) -> str:
         raise Failed(f"{seen}, more than {allowed:g} for each resource")
     if count > 1:
         return seen
-    # Its back-off may be longer than the window. Then it must register once it is allowed to.
+    # Its backoff may be longer than the window. Then it must register once it is allowed to.
     run.kubelet.faults.clear()
     run.step("accept registrations again")
     took = run.until(
@@ -255,7 +255,7 @@ def _leave_stale_socket(path: Path) -> None:
 def r09(run: CheckRun) -> None:
     for resource in run.resources:
         count = len(run.observed.registrations(resource=resource, code=None))
-        # A plugin must register again when its stream has ended; W02 reports such ends.
+        # A plugin must re-register when its stream has ended; W02 reports such ends.
         if count > len(run.observed.ended_streams(resource)):
             raise Failed(f"{resource} was registered {count} more times without need")
 

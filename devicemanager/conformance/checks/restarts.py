@@ -1,7 +1,7 @@
 """K: restarts of kubelet and plugin. Most plugins fail some of these checks.
 
 A restarted kubelet has forgotten all plugins. It deletes their sockets and recreates
-kubelet.sock; a plugin must notice one of the two and register again. The checks vary what exactly
+kubelet.sock; a plugin must notice one of the two and re-register. The checks vary what exactly
 happens, and when:
 
 * how often and how fast: once (K01), often (K02), twice in a row or in the middle of the plugin's
@@ -156,7 +156,7 @@ def k08(run: CheckRun) -> str:
 
 
 def _wait_for_return(run: CheckRun, since: Mark, after: str, *, may_exit: bool = False) -> str:
-    """Wait until the plugin registers again. Raises Failed, and Warned if it took long."""
+    """Wait until the plugin re-registers. Raises Failed, and Warned if it took long."""
     took = run.until(
         lambda: run.plugin.has_exited or run.observed.is_registered(since, run.resources),
         run.limits.recover_seconds,
@@ -250,7 +250,7 @@ def _second_instance(run: CheckRun, since: Mark, before: _Files) -> dict[str, Pa
     """Start it and wait until all its resources are registered. Return its sockets."""
 
     def sockets() -> dict[str, Path]:
-        # The first instance may register again; only a new file is of the second one.
+        # The first instance may re-register; only a new file is of the second one.
         return {
             resource: path
             for resource, path in run.observed.sockets(since)
@@ -336,7 +336,7 @@ def k15(run: CheckRun) -> str | None:
         return run.process.starts > starts or not run.process.is_running
 
     # Exiting is a valid way to handle a restart if something starts the plugin again. A DaemonSet
-    # does, but with status 0 and with a growing back-off it takes minutes.
+    # does, but with status 0 and with a growing backoff it takes minutes.
     if run.until(has_exited, run.limits.away_seconds) is None:
         raise Skipped("the plugin does not exit when the kubelet stops")
     if run.process.exit_status == 0:

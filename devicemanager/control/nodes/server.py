@@ -19,7 +19,7 @@ _LOG: Final = logging.getLogger("devicemanager")
 
 
 class NodesControlServer(ApiServer):
-    """Serves the control API of a cluster's nodes on ``control.sock`` in a directory, mode 0600.
+    """Control API of a cluster's nodes, on ``control.sock`` in a directory, mode 0600.
 
     Use it as a context manager, or call ``start`` and ``stop``. Nodes can join and leave
     meanwhile.

@@ -375,7 +375,7 @@ def _call_allocate(
 def by_numa_node(
     devices: DeviceList, ids: frozenset[DeviceId], no_topology_node: int = WITHOUT_TOPOLOGY
 ) -> DevicesPerNuma:
-    """Group ids by NUMA node, or under ``no_topology_node``; everything is sorted."""
+    """Group IDs by NUMA node, or under ``no_topology_node``; everything is sorted."""
     device_index = devices.device_index
     nodes: dict[int, list[DeviceId]] = {}
     for id_ in sorted(ids):

@@ -20,7 +20,7 @@
 # 4. What the preference leaves open is filled with aligned devices, then others with
 #    topology, then those without.
 #
-# A plugin's preference is a wish: ids that are not free, or not aligned in case 2, are ignored.
+# A plugin's preference is a wish: IDs that are not free, or not aligned in case 2, are ignored.
 # Too few free devices reject the pod, before the RPC and again after it.
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PreferenceError(AllocationError):
 
 
 class PreferenceWanted(NamedTuple):
-    """A call of GetPreferredAllocation to make; the response is a tuple of device ids."""
+    """A call of GetPreferredAllocation to make; the response is a tuple of device IDs."""
 
     resource: ResourceName
     endpoint: EndpointId

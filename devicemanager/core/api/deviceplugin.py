@@ -11,7 +11,7 @@ HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 
 MAX_NUMA_NODES: Final = 1024
-"""NUMA node ids are below this number: Linux supports no more (``NODES_SHIFT`` in mm/Kconfig
+"""NUMA node IDs are below this number: Linux supports no more (``NODES_SHIFT`` in mm/Kconfig
 is at most 10)."""
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"

@@ -18,7 +18,7 @@ from devicemanager.core.topology.numa import nodes_of
 def as_dict(explanation: AdmissionExplanation) -> dict[str, Any]:
     """Convert an explanation to dicts, lists, strings, numbers and None.
 
-    Sets of NUMA nodes become lists of node ids; None stands for no preference.
+    Sets of NUMA nodes become lists of node IDs; None stands for no preference.
     """
     pod, policy = explanation.pod, explanation.policy
     return {

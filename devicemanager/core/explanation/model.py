@@ -84,11 +84,11 @@ class ResourceExplanation:
 
     @property
     def chosen_ids(self) -> tuple[DeviceId, ...]:
-        """The ids of the chosen devices, sorted."""
+        """The IDs of the chosen devices, sorted."""
         return self.devices.device_index.select(self.chosen)
 
     def places(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Map NUMA node ids to their devices, and None to devices on no node of the machine.
+        """Map NUMA node IDs to their devices, and None to devices on no node of the machine.
 
         A device with several nodes is listed under each of them.
         """
@@ -101,7 +101,7 @@ class ResourceExplanation:
         return places | ({None: elsewhere} if elsewhere else {})
 
     def free_per_node(self, topology: NumaTopology) -> dict[int | None, int]:
-        """Map NUMA node ids (None: no node) to their number of free devices."""
+        """Map NUMA node IDs (None: no node) to their number of free devices."""
         free = self.free
         return {node: (bits & free).bit_count() for node, bits in self.places(topology).items()}
 

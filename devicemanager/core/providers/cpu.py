@@ -29,8 +29,8 @@ NOT_ENOUGH_CPUS = (
 class CpuProvider:
     """CPUs by NUMA node, and the exclusive CPUs of each container.
 
-    Whole CPUs of Guaranteed pods are exclusive. The lowest free ids within the affinity are
-    allocated first, then the lowest ids of other nodes.
+    Whole CPUs of Guaranteed pods are exclusive. The lowest free IDs within the affinity are
+    allocated first, then the lowest IDs of other nodes.
     """
 
     # The kubelet also prefers whole sockets and cores (``takeByTopologyNUMAPacked``). Sets of
@@ -38,7 +38,7 @@ class CpuProvider:
 
     topology: NumaTopology
     per_node: Mapping[int, int]
-    """NUMA node id to the set of its CPUs, as an integer."""
+    """NUMA node ID to the set of its CPUs, as an integer."""
     reserved: int = 0
     """CPUs that are never allocated (``reservedSystemCPUs``)."""
     _assigned: Mapping[PodUid, Mapping[ContainerName, int]] = attrs.field(factory=dict)
@@ -51,7 +51,7 @@ class CpuProvider:
     def of(
         cls, topology: NumaTopology, cpus: Mapping[int, Iterable[int]], reserved: Iterable[int] = ()
     ) -> CpuProvider:
-        """Create a provider from CPU ids by NUMA node id."""
+        """Create a provider from CPU IDs by NUMA node ID."""
         per_node = {node: bitset.of(ids) for node, ids in cpus.items()}
         return cls(topology, per_node, bitset.of(reserved))
 

@@ -36,7 +36,7 @@ NO_NODES_TO_EXTEND = "[memorymanager] failed to find NUMA nodes to extend the cu
 (memorymanager/policy_static.go, v1.32)."""
 
 Amounts: TypeAlias = Mapping[tuple[str, int], int]
-"""Memory type and NUMA node id to bytes."""
+"""Memory type and NUMA node ID to bytes."""
 
 Wanted: TypeAlias = Mapping[str, int]
 """Memory type to bytes."""
@@ -62,7 +62,7 @@ NOTHING = PodMemory()
 class MemoryProvider:
     """Memory and hugepages by NUMA node, and the amounts allocated to each container.
 
-    ``capacity`` maps type and node id to bytes; types are ``memory`` and
+    ``capacity`` maps type and node ID to bytes; types are ``memory`` and
     ``hugepages-<size>``. Only Guaranteed pods get memory from here.
     """
 
@@ -80,7 +80,7 @@ class MemoryProvider:
     def of(
         cls, topology: NumaTopology, capacity: Mapping[str, Mapping[int, int]]
     ) -> MemoryProvider:
-        """Create a provider from bytes by memory type and NUMA node id."""
+        """Create a provider from bytes by memory type and NUMA node ID."""
         amounts = {
             (type_, node): size for type_, nodes in capacity.items() for node, size in nodes.items()
         }

@@ -79,10 +79,10 @@ class DeviceLayout:
     def of(
         cls, topology: NumaTopology, per_node: Mapping[int, int], listed: int = -1
     ) -> DeviceLayout:
-        """Group the ``listed`` devices (default: all) by ``per_node``, which maps a node id to
+        """Group the ``listed`` devices (default: all) by ``per_node``, which maps a node ID to
         its devices.
 
-        Node ids that the machine lacks are allowed. Negative ones do not count as topology.
+        Node IDs that the machine lacks are allowed. Negative ones do not count as topology.
         """
         groups: dict[int, int] = {}
         with_topology = bitset.union(bits for node, bits in per_node.items() if node >= 0) & listed

@@ -22,7 +22,7 @@
 # 3. No result at all: all nodes, not preferred.
 #
 # "Fittest" means fewest nodes, then smallest average distance with the policy option
-# ``prefer-closest-numa-nodes``, then the lowest node ids.
+# ``prefer-closest-numa-nodes``, then the lowest node IDs.
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ _merged = lru_cache(maxsize=1024)(_merge)
 
 def fittest(topology: NumaTopology, masks: Collection[int], prefer_closest: bool) -> int:
     """Return the set with the fewest nodes, then the smallest average distance if
-    ``prefer_closest``, then the lowest node ids (``NUMAInfo.Narrowest`` and
+    ``prefer_closest``, then the lowest node IDs (``NUMAInfo.Narrowest`` and
     ``NUMAInfo.Closest``, topologymanager/numa_info.go, v1.32)."""
     size = min(mask.bit_count() for mask in masks)
     narrowest = [mask for mask in masks if mask.bit_count() == size]

@@ -25,7 +25,7 @@ class NumaTopologyError(RequestError):
 
 @attrs.frozen(cache_hash=True)
 class NumaTopology:
-    """The machine's NUMA node ids, sorted but not always contiguous, and their distances.
+    """The machine's NUMA node IDs, sorted but not always contiguous, and their distances.
 
     ``distances`` has one row and one column per node in the order of ``nodes``, as in
     ``/sys/devices/system/node/node*/distance``.
@@ -42,10 +42,10 @@ class NumaTopology:
         nodes: Iterable[int],
         distances: Mapping[int, Sequence[int]] | Sequence[Sequence[int]] | None = None,
     ) -> NumaTopology:
-        """Create a topology with these node ids.
+        """Create a topology with these node IDs.
 
-        ``distances`` has one row per node, by node id or in the order of ``nodes``. The columns
-        of a row follow the sorted ids. Without distances, a node has distance 10 to itself
+        ``distances`` has one row per node, by node ID or in the order of ``nodes``. The columns
+        of a row follow the sorted IDs. Without distances, a node has distance 10 to itself
         and 20 to any other.
         """
         given = tuple(nodes)
@@ -53,7 +53,7 @@ class NumaTopology:
         _check_nodes(ordered)
         if distances is None:
             return cls(ordered, _default_distances(ordered), has_distances=False)
-        # Rows without node ids follow the order in which the caller gave the nodes, so they
+        # Rows without node IDs follow the order in which the caller gave the nodes, so they
         # must be matched before the nodes are sorted.
         if not isinstance(distances, Mapping):
             if len(distances) != len(given):
@@ -84,7 +84,7 @@ class NumaTopology:
         return bitset.of(self.nodes)
 
     def distance(self, one: int, other: int) -> int:
-        """Return the distance between two nodes, given by id."""
+        """Return the distance between two nodes, given by ID."""
         return self.distances[self.nodes.index(one)][self.nodes.index(other)]
 
     def average_distance(self, mask: int) -> float:
@@ -99,7 +99,7 @@ class NumaTopology:
 
 
 def nodes_of(mask: int) -> tuple[int, ...]:
-    """Return the node ids of a set in ascending order."""
+    """Return the node IDs of a set in ascending order."""
     return tuple(bitset.numbers(mask))
 
 
@@ -118,7 +118,7 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
 def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
     """Map each set of nodes, including the empty one, to the same set over places 0, 1, 2, ...
 
-    Transforms over all subsets need tables without gaps, but node ids can have gaps.
+    Transforms over all subsets need tables without gaps, but node IDs can have gaps.
     """
     index = {0: 0}
     for place, node in enumerate(nodes):

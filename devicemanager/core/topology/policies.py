@@ -110,7 +110,7 @@ class TopologyPolicy:
     narrowest: bool = False
     """True if hints are merged as by kubelets up to v1.23."""
     panics: bool = False
-    """True if distances are indexed by node id instead of position (Q28)."""
+    """True if distances are indexed by node ID instead of position (Q28)."""
 
     @property
     def asks_for_hints(self) -> bool:
@@ -118,7 +118,7 @@ class TopologyPolicy:
         return self.name is not PolicyName.NONE
 
     def missing_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return the node ids that the machine does not have; negative ids are ignored."""
+        """Return the node IDs that the machine does not have; negative IDs are ignored."""
         return tuple(sorted({node for node in nodes if node >= 0}.difference(self.topology.nodes)))
 
     def extended_to(self, nodes: Iterable[int]) -> TopologyPolicy:
@@ -154,7 +154,7 @@ class TopologyPolicy:
         """Raise KubeletPanic if the kubelet would index a row of distances out of range.
 
         It happens when two sets of one size are compared by distance and one has a node whose
-        id is not below the number of nodes (``CalculateAverageFor``, v1.32).
+        ID is not below the number of nodes (``CalculateAverageFor``, v1.32).
         """
         nodes = len(self.topology.nodes)
         masks = reachable_masks(self.topology, hints)

@@ -64,7 +64,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q8": Quirk(
-            "a health change is also reported for pods with the same device id of another resource",
+            "a health change is also reported for pods with the same device ID of another resource",
             (
                 since("1.20", value=False),
                 since("1.31", evidence="k/k#126243"),
@@ -109,7 +109,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q28": Quirk(
-            "the kubelet panics with prefer-closest-numa-nodes if NUMA node ids have gaps",
+            "the kubelet panics with prefer-closest-numa-nodes if NUMA node IDs have gaps",
             (since("1.20", value=False), since("1.26", evidence="seen in 1.32.10")),
         ),
     }

@@ -159,7 +159,7 @@ class CallLog(CallQueries):
             return tuple(self._in_progress.values())
 
     def unanswered(self) -> list[str]:
-        """Describe each call without a response, one line each; list streams excluded."""
+        """Describe each call without a response, one line each; ListAndWatch streams excluded."""
         now = time.monotonic()
         return [
             f"{call.rpc} {call.resource or call.plugin}, since {now - call.started:.3f} s"

@@ -1,4 +1,4 @@
-"""Read NUMA nodes from this machine's sysfs, from a file, or from node ids on a flag."""
+"""Read NUMA nodes from this machine's sysfs, from a file, or from node IDs on a flag."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class NumaMachine:
 
     topology: NumaTopology
     cpus: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
-    """CPU ids by NUMA node id."""
+    """CPU IDs by NUMA node ID."""
     memory: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
-    """Bytes by memory type (``memory``, ``hugepages-<size>``) and NUMA node id."""
+    """Bytes by memory type (``memory``, ``hugepages-<size>``) and NUMA node ID."""
 
     def cpu_provider(self) -> CpuProvider | None:
         """Return a provider of exclusive CPUs, if CPUs were given."""
@@ -53,7 +53,7 @@ class NumaMachine:
 
 
 def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
-    """Read the value of ``--numa``: ``host``, node ids such as ``0,1`` or ``0-3``, or a file.
+    """Read the value of ``--numa``: ``host``, node IDs such as ``0,1`` or ``0-3``, or a file.
 
     ``host`` reads the sysfs under ``root``.
     """
@@ -70,7 +70,7 @@ def read_numa(text: str, root: Path = Path("/")) -> NumaMachine:
 
 
 def from_ids(text: str) -> NumaMachine:
-    """Return nodes with these ids and default distances, without CPUs and memory."""
+    """Return nodes with these IDs and default distances, without CPUs and memory."""
     return NumaMachine(_topology("--numa", id_list("--numa", text)))
 
 
@@ -95,9 +95,9 @@ def from_host(root: Path = Path("/")) -> NumaMachine:
 def from_file(path: Path) -> NumaMachine:
     """Read a JSON or YAML file with ``nodes`` and, optionally, other keys.
 
-    ``distances`` has a row per node (a list, or a mapping by node id). ``cpus`` maps a node id
-    to a list of CPU ids or to a text such as ``0-3,8``. ``memory`` maps a type to a mapping of
-    node id to a quantity such as ``4Gi``.
+    ``distances`` has a row per node (a list, or a mapping by node ID). ``cpus`` maps a node ID
+    to a list of CPU IDs or to a text such as ``0-3,8``. ``memory`` maps a type to a mapping of
+    node ID to a quantity such as ``4Gi``.
     """
     return from_content(path, _load(path))
 
@@ -171,7 +171,7 @@ def id_list(where: object, text: str) -> list[int]:
 
 
 def _ids(where: str, value: object) -> list[int]:
-    """Parse ids: a list of numbers, or the kernel's list format."""
+    """Parse IDs: a list of numbers, or the kernel's list format."""
     if isinstance(value, str):
         return id_list(where, value)
     if isinstance(value, int) and not isinstance(value, bool):

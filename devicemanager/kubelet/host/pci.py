@@ -1,4 +1,4 @@
-"""Find PCI devices of the host by vendor and product id, through sysfs.
+"""Find PCI devices of the host by vendor and product ID, through sysfs.
 
 ``find`` reads, ``assign`` decides without reading, so that the caller can hold a lock only for
 the second step. ``resolve`` does both.
@@ -20,21 +20,21 @@ __all__ = ["HostDevices", "PciUnavailable", "addresses", "assign", "find", "reso
 
 @attrs.frozen
 class HostDevices:
-    """Devices of the host with the vendor and product ids that ``find`` searched for."""
+    """Devices of the host with the vendor and product IDs that ``find`` searched for."""
 
     sysfs: Path
     addresses: Mapping[tuple[str, str], tuple[str, ...]]
-    """Sorted addresses by vendor and product id."""
+    """Sorted addresses by vendor and product ID."""
 
 
 class PciUnavailable(AllocationError):
-    """The host has too few PCI devices of the ids that an allocation names."""
+    """The host has too few PCI devices of the IDs that an allocation names."""
 
 
 def addresses(vendor_id: str, product_id: str, sysfs: Path = Path("/sys")) -> tuple[str, ...]:
-    """Return the addresses (``0000:3b:00.0``) of all devices with these ids, sorted.
+    """Return the addresses (``0000:3b:00.0``) of all devices with these IDs, sorted.
 
-    ``sysfs`` is where sysfs is mounted. Ids are four hexadecimal digits, with or without
+    ``sysfs`` is where sysfs is mounted. IDs are four hexadecimal digits, with or without
     ``0x``. A device that vanishes during the read is omitted.
     """
     wanted = (_plain(vendor_id), _plain(product_id))
@@ -52,7 +52,7 @@ def _ids(device: Path) -> tuple[str, str] | None:
 
 
 def _plain(text: str) -> str:
-    # sysfs prefixes ids with 0x; plugins write them with or without it, in either case.
+    # sysfs prefixes IDs with 0x; plugins write them with or without it, in either case.
     return text.strip().lower().removeprefix("0x")
 
 

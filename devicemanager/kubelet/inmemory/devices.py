@@ -81,9 +81,9 @@ def _node(text: str) -> int | None:
 def numbered(
     resource: str, nodes: tuple[int | None, ...], first: int = 0
 ) -> dict[DeviceId, Device]:
-    """Return healthy devices by id: ``gpu-0``, ``gpu-1`` and so on for ``vendor.com/gpu``.
+    """Return healthy devices by ID: ``gpu-0``, ``gpu-1`` and so on for ``vendor.com/gpu``.
 
-    Numbers begin at ``first`` and have the same width, so that ids sort by number.
+    Numbers begin at ``first`` and have the same width, so that IDs sort by number.
     """
     prefix = resource.rpartition("/")[2]
     width = len(str(first + len(nodes) - 1))

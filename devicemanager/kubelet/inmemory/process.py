@@ -31,7 +31,7 @@ _Contents: TypeAlias = tuple[
 
 
 class SharedStore:
-    """Stores the last checkpoint as values.
+    """Store of the last checkpoint, as values.
 
     A checkpoint as text would cost more than the rest of the admission, and thousands of nodes
     share one process.
@@ -124,7 +124,7 @@ class InMemoryProcess:
 
 
 class InMemoryLifecycle:
-    """Holds the running process."""
+    """Holder of the running process."""
 
     __slots__ = ("process",)
 

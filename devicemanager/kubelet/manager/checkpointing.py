@@ -86,7 +86,7 @@ def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
 
 
 def _ledger_entry(entry: PodDevicesEntry) -> Entry:
-    # A node's ids can be null in the file, and so can the whole mapping.
+    # A node's IDs can be null in the file, and so can the whole mapping.
     devices = {
         node: tuple(DeviceId(id_) for id_ in ids or ())
         for node, ids in (entry.device_ids or {}).items()

@@ -15,7 +15,7 @@ What is thrown into the generator are the two kinds of error that reject a pod: 
 (the plugin's fault) and ``RequestError``. Everything else leaves ``run`` as an interrupt.
 
 A response to Allocate can contain two things that must be settled before the core records it. It
-can name PCI devices by vendor and product id; ``HostDeviceAssignment`` finds addresses for them.
+can name PCI devices by vendor and product ID; ``HostDeviceAssignment`` finds addresses for them.
 And it can be so large that storing it would slow down every later checkpoint write.
 """
 
@@ -55,9 +55,9 @@ class InterfaceUnavailable(AllocationError):
 
 
 class HostDeviceAssignment:
-    """Assigns PCI devices and network interfaces of the host to pods; thread-safe.
+    """Assignments of the host's PCI devices and network interfaces to pods; thread-safe.
 
-    A plugin names PCI devices by vendor and product id. Each gets the address of one device,
+    A plugin names PCI devices by vendor and product ID. Each gets the address of one device,
     which is written into the stored response, so that it survives restarts. An interface is
     named directly; it can be in the network namespace of one pod only.
     """
@@ -127,7 +127,7 @@ def _key(interface: NetworkInterface) -> str:
 
 
 class Driver:
-    """Runs allocation steps and makes the RPCs that they request."""
+    """Driver of allocation steps: makes the RPCs that they request."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from devicemanager.kubelet.manager.state import State
 
 
 class GracePeriod:
-    """Removes expired resources, by a timer and whenever ``expire`` is called."""
+    """Removal of expired resources, by a timer and whenever ``expire`` is called."""
 
     def __init__(
         self,

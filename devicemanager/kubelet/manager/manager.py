@@ -89,7 +89,7 @@ class DeviceManager:
         providers: Iterable[HintProvider] | None = None,
         document: Document | None = None,
     ) -> None:
-        """Raises TopologyConfigError for topology settings that the kubelet would reject.
+        """Create the manager. Raises TopologyConfigError for settings that the kubelet rejects.
 
         ``providers`` are those of the previous manager, with their allocations; None takes new
         ones from the settings. ``document`` builds the contents that ``store`` writes; None
@@ -157,7 +157,7 @@ class DeviceManager:
             )
 
     def adopt(self, pod: PodUid, devices: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
-        """Enter devices (container → resource → ids) that an earlier kubelet allocated.
+        """Enter devices (container → resource → IDs) that an earlier kubelet allocated.
 
         Raises Rejected, and changes nothing, if one of them is allocated to another pod or
         to another container of this pod.

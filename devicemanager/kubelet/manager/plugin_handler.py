@@ -109,7 +109,7 @@ class _Applied:
 
 
 class ClientHandler:
-    """Applies registrations, lists and disconnects to the state; thread-safe.
+    """Handler of registrations, lists and disconnects; thread-safe.
 
     ``health_updates`` is the queue of pods whose devices changed health. ``write`` writes the
     checkpoint. ``stopped`` is called after a resource has lost its last plugin. ``make_room``
@@ -230,7 +230,7 @@ class ClientHandler:
         self._follow_up(resource, applied)
 
     def disconnect(self, endpoint: EndpointId, cause: str) -> None:
-        """Handle the end of a registration's list stream; ``cause`` is one line for people."""
+        """Handle the end of a ListAndWatch stream; ``cause`` is one line for people."""
         now = self._clock.monotonic()
         state = self._state
         with state.lock:
@@ -343,8 +343,8 @@ class ClientHandler:
         ledger = self._state.ledger
         if "Q8" not in self._quirks:
             return ledger.pods_using(resource, touched)
-        # Q8: the kubelet compares ids without the resource, so a device of another resource with
-        # the same id counts, too.
+        # Q8: the kubelet compares IDs without the resource, so a device of another resource with
+        # the same ID counts, too.
         held: dict[PodUid, set[DeviceId]] = {}
         for name, _ in ledger.resources():
             for pod, ids in ledger.pods_using(name, touched).items():

@@ -43,7 +43,7 @@ class ContainerOutcome:
 
     @property
     def devices(self) -> dict[str, list[str]]:
-        """Device ids by resource, sorted."""
+        """Device IDs by resource, sorted."""
         return {resource: sorted(self.holdings[resource].ids) for resource in self.holdings}
 
     @property

@@ -5,13 +5,13 @@ case that applies counts:
 
 1. The pod is being deleted: if nothing runs any more, delete it.
 2. The container is restarted, by restartPolicy or because it is a sidecar: start it at once the
-   first time, then with an exponential back-off (``BackOff``).
+   first time, then with an exponential backoff (``BackOff``).
 3. No app container runs or will run again: the pod has succeeded or failed.
 
-A timer per container waits for the back-off, and a timer per pod for the grace period of a
+A timer per container waits for the backoff, and a timer per pod for the grace period of a
 deletion. Timers belong to the kubelet's clock, so a test can advance them, and to one kubelet
 instance: ``close`` cancels them, and ``resume`` of the next instance starts waiting
-containers at once, because a restarted kubelet has forgotten its back-offs.
+containers at once, because a restarted kubelet has forgotten its backoffs.
 
 Races: a timer can fire while the pod is deleted or the kubelet stops. Each callback removes its
 own timer, gives up if the lifecycle is closed, and checks under the store's lock that the pod
@@ -53,7 +53,7 @@ class _Entry:
 
 
 class BackOff(Generic[Key]):
-    """The kubelet's restart back-off: the first restart is immediate, then each wait doubles.
+    """The kubelet's restart backoff: the first restart is immediate, then each wait doubles.
 
     It follows ``flowcontrol.Backoff`` (client-go v1.32) as ``doBackOff`` uses it. A container
     that ran for more than 10 minutes since its last start begins again without a wait. Times
@@ -97,10 +97,10 @@ _Key = tuple[PodUid, ContainerName | None]
 
 
 class ContainerLifecycle:
-    """Follows the containers of one kubelet instance; thread-safe.
+    """Lifecycle of the containers of one kubelet instance; thread-safe.
 
-    Back-offs end with the instance. The next one starts waiting containers at once, as a
-    kubelet that has forgotten its back-offs does.
+    Backoffs end with the instance. The next one starts waiting containers at once, as a
+    kubelet that has forgotten its backoffs does.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class ContainerLifecycle:
     # -- starting again --------------------------------------------------------------
 
     def _restart_later(self, record: PodRecord, container: Container, finished_at: float) -> None:
-        """Start a container as soon as its back-off is over, possibly at once."""
+        """Start a container as soon as its backoff is over, possibly at once."""
         key = record.pod.uid, container.name
         with self._lock:
             wait = self._back_off.wait(key, finished_at)
@@ -225,7 +225,7 @@ class ContainerLifecycle:
         key = record.pod.uid, container.name
         with self._lock:
             when = finished_at + self._back_off.wait(key, finished_at)
-        # The back-off can be over already; without a minimum this would be a busy loop.
+        # The backoff can be over already; without a minimum this would be a busy loop.
         when = max(when, self._clock.monotonic() + _SHORTEST_GRACE)
         self._call_at(key, when, lambda: self._restart(record, container, finished_at))
 
@@ -329,7 +329,7 @@ class ContainerLifecycle:
             cancel()
 
     def forget(self, record: PodRecord) -> None:
-        """Cancel the pod's timers and forget its back-offs."""
+        """Cancel the pod's timers and forget its backoffs."""
         with self._lock:
             keys = [key for key in self._timers if key[0] == record.pod.uid]
             cancels = [self._timers.pop(key) for key in keys]

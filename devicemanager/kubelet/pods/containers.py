@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Containers:
-    """Starts containers of admitted pods; thread-safe."""
+    """Containers of admitted pods and their start; thread-safe."""
 
     def __init__(
         self,

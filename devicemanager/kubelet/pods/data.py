@@ -55,7 +55,7 @@ def container_data(given: ContainerOutcome) -> Data:
 
 
 def sorted_devices(given: ContainerOutcome) -> dict[str, list[str]]:
-    """Return device ids by resource, both sorted."""
+    """Return device IDs by resource, both sorted."""
     return dict(sorted(given.devices.items()))
 
 

@@ -271,7 +271,7 @@ def _memory(held: CpusAndMemory) -> tuple[podresources.ContainerMemory, ...]:
 
 
 def _devices(held: AllocatedByResource) -> Iterable[podresources.ContainerDevices]:
-    """Yield a container's devices, sorted by resource and id, each with all its NUMA nodes."""
+    """Yield a container's devices, sorted by resource and ID, each with all its NUMA nodes."""
     for resource in sorted(held):
         nodes: dict[DeviceId, list[int]] = {}
         for node, ids in sorted(held[resource].devices.items()):

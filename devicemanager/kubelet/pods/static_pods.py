@@ -71,7 +71,7 @@ class PodOwner(Protocol):
 
 
 class FileQueue:
-    """Executes the actions of one file in order, on a thread that exits when there are none.
+    """Queue of the actions of one file, on a thread that exits when there are none.
 
     If no thread can be started, the caller's thread executes them.
     """
@@ -343,7 +343,7 @@ class ManifestFiles:
 
 
 class StaticPods(FollowedDirectory):
-    """Watches a manifest directory from ``start`` to ``stop``; a context manager.
+    """Watch on a manifest directory from ``start`` to ``stop``; a context manager.
 
     ``owner`` and ``report`` are called on threads of this object, for one file on one at a time.
     A file is read when it is complete: when its writer closes it, or when it is moved or linked

@@ -13,7 +13,7 @@ Out: calls of the manager's ``ClientHandler`` (connect, update, disconnect), res
 
 Threads:
 
-* One event loop (``event_loop``) for everything that waits: dialing, handshakes, back-off. A
+* One event loop (``event_loop``) for everything that waits: dialing, handshakes, backoff. A
   thousand plugins that never answer cost no threads.
 * One thread per connected plugin, which reads its lists.
 * A small pool for everything that can block: callbacks, events, closing a channel.

@@ -1,17 +1,17 @@
-"""The connection to one plugin: calls to it, and its list stream.
+"""The connection to one plugin: calls to it, and its ListAndWatch stream.
 
 Theory of operation. ``Calls`` makes unary calls on a channel. It records each of them, runs
 injected faults around it, and turns gRPC's exceptions into ``RpcError`` with the status as Go
 prints it. No gRPC type leaves this module.
 
 ``Connection`` adds what the manager needs of a plugin. It has one thread (``run``), which
-requests the options and then reads the list stream. By default gRPC starts another thread for
-every channel with an open stream. The option SingleThreadedUnaryStream avoids that: the thread
+requests the options and then reads the ListAndWatch stream. By default gRPC starts another thread
+for every channel with an open stream. The option SingleThreadedUnaryStream avoids that: the thread
 that iterates over the stream does the work.
 
-A list stream ends when the plugin ends it, when the connection breaks or is closed, or when a
-message is invalid or too large. ``_follow`` returns the reason as one line. Afterwards it reads
-the rest of the stream, since gRPC keeps the socket of a call whose result was never read.
+A ListAndWatch stream ends when the plugin ends it, when the connection breaks or is closed, or
+when a message is invalid or too large. ``_follow`` returns the reason as one line. Afterwards it
+reads the rest of the stream, since gRPC keeps the socket of a call whose result was never read.
 
 ``close`` may be called by any thread at any time: calls in flight fail with Canceled, the
 stream ends, and so does the thread. ``join`` waits for the thread, for up to 10 seconds.
@@ -238,7 +238,7 @@ class Connection:
         )
         return PluginOptions(options.pre_start_required, options.get_preferred_allocation_available)
 
-    # -- the list stream -------------------------------------------------------------
+    # -- the ListAndWatch stream -------------------------------------------------------------
 
     def watch(self, on_list: OnList, on_end: OnEnd, on_error: OnError) -> None:
         """Open ListAndWatch and read it to its end.

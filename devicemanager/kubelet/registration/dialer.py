@@ -50,14 +50,14 @@ class DialError(EndpointError):
 
 
 class Dialer:
-    """Waits for sockets to be served. Its methods must run on one event loop."""
+    """Dialer that waits for sockets to be served. Its methods must run on one event loop."""
 
     def __init__(self) -> None:
         self._first = asyncio.Semaphore(_FIRST_ATTEMPTS)
         self._later = asyncio.Semaphore(_LATER_ATTEMPTS)
 
     async def dial(self, path: Path, seconds: float) -> int:
-        """Wait until the socket is served; return the server's process id, or 0 if unknown.
+        """Wait until the socket is served; return the server's process ID, or 0 if unknown.
 
         Raises DialError after ``seconds``, never earlier: the kubelet's dialing continues until
         then for any problem (``grpc.WithBlock``, v1.32).

@@ -1,4 +1,4 @@
-"""One event loop on one thread, for everything that waits: dialing, back-off, handshakes."""
+"""One event loop on one thread, for everything that waits: dialing, backoff, handshakes."""
 
 from __future__ import annotations
 

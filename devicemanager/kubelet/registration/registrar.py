@@ -16,8 +16,8 @@ The plugin's first list can arrive before that answer, as in the kubelet.
 
 Two things can stop a registration in the middle. The kubelet stops, or the watched socket
 vanishes: the task is cancelled, and the connection is closed on the pool, because closing can
-block. If the manager has already taken it in, the end of its list stream removes it again. Or
-no thread can be started: the registration is rejected.
+block. If the manager has already added it, the end of its ListAndWatch stream removes it. Or no
+thread can be started: the registration is rejected.
 
 What waits is a task on the event loop. What can block runs on the pool (``in_thread``), also
 callbacks of events, and no exception of these ends the loop.
@@ -83,7 +83,7 @@ class NotConnected(RegistrationRejected):
 
 
 class Registrar:
-    """Checks registrations, dials plugins and reads their lists; thread-safe.
+    """Registrar: checks registrations, dials plugins and reads their lists; thread-safe.
 
     ``on_error`` gets exceptions that are bugs of devicemanager, on the thread where they
     happen. ``calls`` records all RPCs; None records nothing.
@@ -116,7 +116,7 @@ class Registrar:
         """Connections of plugins that the manager does not know yet."""
         self._counts: Counter[ResourceName] = Counter()
         self._processes: Counter[int] = Counter()
-        """Registrations by process id, including those in progress."""
+        """Registrations by process ID, including those in progress."""
         self._on_answer: dict[EndpointId, tuple[Fired, ...]] = {}
 
     def counts(self) -> dict[ResourceName, int]:
@@ -282,7 +282,7 @@ class Registrar:
         that never answer. Plugins in the kubelet's own process, as in tests, are trusted.
         """
         limit = self._settings.max_registrations_per_process
-        # A process id of 0 is one of another pid namespace: it cannot be counted.
+        # A process ID of 0 is one of another pid namespace: it cannot be counted.
         if pid in (0, os.getpid()):
             limit = None
         # A plugin that re-registers has two connections until the older one has ended.

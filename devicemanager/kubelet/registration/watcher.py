@@ -74,7 +74,7 @@ class _Plugin:
 
 
 class PluginWatcher:
-    """Watches one existing directory from ``start`` to ``stop``."""
+    """Watch on one existing directory from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class PluginWatcher:
         try:
             await self._registrar.dialer.dial(plugin.path, self._dial_timeout)
             options = [sockets.AUTHORITY, ("grpc.max_receive_message_length", _LONGEST_INFO)]
-            # A channel per attempt: gRPC's own back-off after a failure would delay the next one.
+            # A channel per attempt: gRPC's own backoff after a failure would delay the next one.
             channel = grpc.insecure_channel(sockets.target(plugin.path), options)
             try:
                 await self._handshake(plugin, channel)
@@ -177,7 +177,7 @@ class PluginWatcher:
         return plugin.endpoint is not None or plugin.is_given_up
 
     async def _handshake(self, plugin: _Plugin, channel: grpc.Channel) -> None:
-        """Raises EndpointError for a handshake that could not be completed."""
+        """Call GetInfo, register the plugin and report the result to it. Raises EndpointError."""
         calls = Calls(channel, self._registrar.recorder(None, str(plugin.path)))
         info = await calls.wait_for(
             pr_grpc.GET_INFO, b"", GET_INFO_TIMEOUT, pr.PluginInfo.FromString

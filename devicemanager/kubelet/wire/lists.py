@@ -1,7 +1,7 @@
 """Decode ListAndWatchResponse messages into columns of devices.
 
 Why not protobuf alone: walking 10,000 devices as messages takes some 13 ms if they have
-topology. Two observations make it 2 ms. What follows a device's id (health and topology) has
+topology. Two observations make it 2 ms. What follows a device's ID (health and topology) has
 few different values, so it is decoded once per value; and the next list of a plugin differs in
 few devices, so the others are taken from the list before. To compare and cut bytes, the list is
 parsed with a message type of our own (``rawlist``) that leaves each device as bytes.
@@ -113,7 +113,7 @@ def _columns(devices: Iterable[bytes]) -> Columns:
     numa: list[Nodes] = []
     states: dict[bytes, tuple[str, Nodes]] = {}
     for device in devices:
-        # Encoders write the id first; its length is one byte if it is below 128.
+        # Encoders write the ID first; its length is one byte if it is below 128.
         if len(device) > 2 and device[0] == _ID_TAG and device[1] < _LONG:
             end = device[1] + 2
             state = states.get(device[end:])
@@ -142,10 +142,10 @@ def _numa(device: dp.Device) -> Nodes:
 
 
 def _rest(device: bytes, device_id: str) -> bytes:
-    """Return the bytes after the id, if they decode to everything but the id; otherwise b""."""
+    """Return the bytes after the ID, if they decode to everything but the ID; otherwise b""."""
     text = device_id.encode()
     if not 0 < len(text) < _LONG or not device.startswith(bytes((_ID_TAG, len(text))) + text):
         return b""
     rest = device[len(text) + 2 :]
-    # A second id after the first would win in a decoder; then the rest is not the state alone.
+    # A second ID after the first would win in a decoder; then the rest is not the state alone.
     return b"" if dp.Device.FromString(rest).ID else rest

@@ -12,7 +12,7 @@ from devicemanager.core.ids import ContainerName, ResourceName
 from devicemanager.objects.manifests.errors import FieldError, invalid, required, wrong_type
 
 CheckName = Callable[[str, object], None]
-"""Raises FieldError for an invalid name. Arguments: field and value."""
+"""Checks a name; the arguments are field and value. Raises FieldError."""
 
 _ONE, _TEMPLATE = "resourceClaimName", "resourceClaimTemplateName"
 _EXTENDED = "extendedResourceClaimStatus"

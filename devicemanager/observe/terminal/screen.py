@@ -54,7 +54,7 @@ class Subject(Protocol):
         """One line for the key of each pane."""
 
     def is_available(self, pane: Pane, shown: Shown) -> bool:
-        """Return True if the source reports what the pane shows."""
+        """True if the source reports what the pane shows."""
 
     def header(self) -> Text:
         """Return the first line."""

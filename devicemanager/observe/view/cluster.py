@@ -87,7 +87,7 @@ class ObservedNode(Protocol):
 
 
 class ClusterViewBuilder:
-    """Builds views of nodes that come and go. Not thread-safe."""
+    """Builder of views of nodes that come and go. Not thread-safe."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Build the plugin views of a kubelet: list streams and latest calls."""
+"""Build the plugin views of a kubelet: ListAndWatch streams and latest calls."""
 
 from __future__ import annotations
 

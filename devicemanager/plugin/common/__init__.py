@@ -8,6 +8,6 @@ Device plugins use it, and DRA drivers can. The modules are independent of each 
 * ``notifier``: wait for the next change without missing one.
 * ``hooks``: call an author's method and turn everything that it raises into an Exception.
 
-The loop that observes the kubelet and registers again (``devicemanager.plugin.resource`` with
+The loop that observes the kubelet and re-registers (``devicemanager.plugin.resource`` with
 the pure ``reconcile``) takes its service, registration mode and settings as parameters.
 """

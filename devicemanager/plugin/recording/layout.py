@@ -23,7 +23,7 @@ __all__ = ["InPlace", "PrivateDirectory", "SocketLayout"]
 
 
 class SocketLayout(Protocol):
-    """Names all sockets, and publishes the recorder's own."""
+    """Names of all sockets, and publication of the recorder's own."""
 
     plugin_dir: Path
     """Directory in which plugins find the recorder."""
@@ -49,7 +49,7 @@ class SocketLayout(Protocol):
 
 
 class PrivateDirectory:
-    """Plugins register in a directory of the recorder; proxies have the names of the plugins."""
+    """Layout in a directory of the recorder; proxies have the names of the plugins."""
 
     removes_plugins = True
 
@@ -84,7 +84,7 @@ class PrivateDirectory:
 class InPlace:
     """The recorder's socket replaces ``kubelet.sock``; the kubelet's own is renamed meanwhile.
 
-    For plugins this looks like a kubelet restart, so they register again.
+    For plugins this looks like a kubelet restart, so they re-register.
     """
 
     removes_plugins = False

@@ -171,7 +171,7 @@ def _own_metadata(metadata: Sequence[Any]) -> tuple[tuple[str, str | bytes], ...
 
 
 class PluginProxy:
-    """Serves ``path`` from ``open`` until ``close`` and forwards all calls to ``plugin``.
+    """Server on ``path``, from ``open`` until ``close``, that forwards all calls to ``plugin``.
 
     ``path`` appears only when the plugin's socket is served: a kubelet that dials waits exactly as
     long as without the proxy.
@@ -182,7 +182,7 @@ class PluginProxy:
         self.path = path
         self._begin = begin
         self._channel = grpc.insecure_channel(sockets.target(plugin), options=CHANNEL_OPTIONS)
-        # A list stream occupies a thread as long as it is open.
+        # A ListAndWatch stream occupies a thread as long as it is open.
         self._pool = DaemonThreadPoolExecutor(_WORKERS, f"proxy of {plugin.name}")
         self._server = grpc.server(
             self._pool.for_grpc(),
@@ -265,7 +265,7 @@ class PluginProxy:
         sockets.remove_if_same(self.plugin, self._plugin_identity)
 
     def close(self) -> None:
-        """End all calls and remove the socket. A second call does nothing."""
+        """End all calls and remove the socket. Idempotent."""
         with self._lock:
             if self._closed:
                 return
@@ -327,7 +327,7 @@ class PluginProxies:
             old.close()
 
     def kubelet_leaves(self) -> None:
-        """From now on, attribute the ends of list streams to the kubelet."""
+        """From now on, attribute the ends of ListAndWatch streams to the kubelet."""
         for proxy in self._all():
             proxy.kubelet_has_left = True
 

@@ -61,7 +61,7 @@ _SOCKET_CHANGES = (ChangeKind.CREATED, ChangeKind.MOVED, ChangeKind.DELETED)
 
 
 class Recorder:
-    """Records all calls between a kubelet and the plugins that register in ``plugin_dir``.
+    """Recorder of all calls between a kubelet and the plugins that register in ``plugin_dir``.
 
     The recorder registers them with the kubelet of ``kubelet_dir``, under the same names. Without
     ``plugin_dir``, it creates a directory and removes it in ``stop``. With ``in_place``, the
@@ -181,7 +181,7 @@ class Recorder:
     def stop(self) -> None:
         """Stop: write the calls in progress, then end the plugins' streams.
 
-        A second call does nothing. Raises RecordingError if the recording is incomplete.
+        Idempotent. Raises RecordingError if the recording is incomplete.
         """
         if self._stopping.is_set():
             return

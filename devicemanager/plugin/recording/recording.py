@@ -1,4 +1,4 @@
-"""Read a recording: registrations of plugins, and the calls and list streams of each."""
+"""Read a recording: registrations of plugins, and the calls and ListAndWatch streams of each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RecordedRegistration:
     calls: tuple[RecordedCall, ...]
     """The kubelet's unary calls, in the order in which they ended."""
     streams: tuple[RecordedStream, ...]
-    """The list streams, in the order in which they were opened."""
+    """The ListAndWatch streams, in the order in which they were opened."""
 
     @property
     def resource(self) -> str:

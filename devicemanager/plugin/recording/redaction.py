@@ -16,7 +16,7 @@ REDACTED = "REDACTED"
 
 
 class Redaction:
-    """Replaces values of environment variables in responses to Allocate.
+    """Redaction of environment variables in responses to Allocate.
 
     ``patterns`` are regular expressions: a variable is redacted if one matches a part of its name.
     Raises RecordingError for an invalid regular expression.

@@ -74,7 +74,7 @@ class ReplayPlugin(ManagedPlugin):
         self.manager = Manager(
             StaticLister(namespace, {name: _Recorded()}),
             directory,
-            # The framework would register again when a stream ends. `stream_delay` makes it do so
+            # The framework would re-register when a stream ends. `stream_delay` makes it do so
             # after the recorded time, and `stream_settled` without a longer pause after short
             # streams.
             PluginSettings(stop_grace=0.5, stream_delay=self._gap(), stream_settled=0.0),

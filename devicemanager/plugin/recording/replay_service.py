@@ -26,12 +26,12 @@ _CODES = {go_name(code.name): code for code in grpc.StatusCode}
 
 
 class ReplayService(Service):
-    """Responds as the plugin of one recorded registration did.
+    """Service that responds as the plugin of one recorded registration did.
 
-    The n-th list stream, counted from ``opened``, sends the lists of the n-th recorded one, or
-    after the last one the last list. A stream ends where the recorded plugin ended it, or where
-    the plugin abandoned it for the registration ``after`` this one. The last stream stays open.
-    ``missed`` is called with each request that was not recorded.
+    The n-th ListAndWatch stream, counted from ``opened``, sends the lists of the n-th recorded
+    one, or after the last one the last list. A stream ends where the recorded plugin ended it, or
+    where the plugin abandoned it for the registration ``after`` this one. The last stream stays
+    open. ``missed`` is called with each request that was not recorded.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class Registered:
 
 
 class RecordingWriter:
-    """Writes each call as a line when it ends. Thread-safe.
+    """Writer of each call, as a line when it ends. Thread-safe.
 
     If a line cannot be written, ``failed`` is called once and nothing more is written. The calls
     between kubelet and plugins are not affected.

@@ -142,7 +142,7 @@ def no_nodes(node: Node) -> Iterator[Finding]:
 
 
 def _is_configured(node: Node) -> bool:
-    """Return True if the file was read, so that fields that it does not set have their defaults."""
+    """True if the file was read, so that fields that it does not set have their defaults."""
     return node.snapshot.config is not None and node.snapshot.config.source is not None
 
 

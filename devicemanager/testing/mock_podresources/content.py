@@ -83,7 +83,7 @@ class _Generated:
 
 
 class ContentReader:
-    """Parses the content of one script; stores generated devices for references to them."""
+    """Parser of the content of one script; stores generated devices for references to them."""
 
     def __init__(self) -> None:
         self._generated: dict[str, _Generated] = {}

@@ -104,7 +104,7 @@ class MockPodResources:
         return self
 
     def stop(self) -> None:
-        """Stop serving and applying steps. A second call does nothing."""
+        """Stop serving and applying steps. Idempotent."""
         with self._lock:
             cancel, self._cancel = self._cancel, None
             self._is_started = False

@@ -127,7 +127,7 @@ def grant(peer):
 
 
 def may(peer, user, rule, verb):
-    """Return True if the authorizer knows the rule."""
+    """True if the authorizer knows the rule."""
     attributes = {"group": rule["apiGroups"][0], "resource": rule["resources"][0], "verb": verb}
     review = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""PCI ids to addresses, in a sysfs of the test."""
+"""PCI IDs to addresses, in a sysfs of the test."""
 
 from collections.abc import Callable
 from pathlib import Path

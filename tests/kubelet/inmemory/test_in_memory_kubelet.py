@@ -380,7 +380,7 @@ def test_events_of_a_restart() -> None:
 
 
 def test_stopped_kubelet_has_no_timers() -> None:
-    """Neither the grace period of a plugin nor the back-off of a container expires."""
+    """Neither the grace period of a plugin nor the backoff of a container expires."""
     node = node_with()
     node.admit(train())
     for _ in range(2):

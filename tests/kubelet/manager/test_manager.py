@@ -782,7 +782,7 @@ def reported(harness: Harness) -> list[str]:
 
 
 def test_health_change_of_an_allocated_device_reports_its_pod():
-    # Q8: the pod with the device of this resource, not of another with the same id.
+    # Q8: the pod with the device of this resource, not of another with the same ID.
     harness = Harness()
     gpu = harness.plugin("a", "b")
     harness.plugin("a", resource=NIC)

@@ -1,4 +1,4 @@
-"""The kubelet's back-off before it restarts a container."""
+"""The kubelet's backoff before it restarts a container."""
 
 from __future__ import annotations
 

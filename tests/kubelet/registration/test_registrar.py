@@ -92,7 +92,7 @@ def test_plugin_needs_only_one_thread(
 
 @attrs.define
 class DialedBy(Dialer):
-    """Serves every socket at once, by the process of this id."""
+    """Serves every socket at once, by the process of this ID."""
 
     pid: int
 
@@ -103,7 +103,7 @@ class DialedBy(Dialer):
 @pytest.mark.parametrize(
     ("pid", "limited"),
     [(0, False), (os.getpid(), False), (1, True)],
-    ids=["unknown", "our own", "another"],  # a process id that does not exist
+    ids=["unknown", "our own", "another"],  # a process ID that does not exist
 )
 def test_registrations_of_a_process_are_limited(
     manager: DeviceManager, plugin: hostile.RawPlugin, pid: int, limited: bool

@@ -26,7 +26,7 @@ AFFINITY_REJECTION = (
 
 
 def preferences(plugin: FakePlugin) -> list[tuple[str, str, int]]:
-    """Return available ids, ids to include and size of every preference call, in order."""
+    """Return available IDs, IDs to include and size of every preference call, in order."""
     return [
         (" ".join(call.available), " ".join(call.must_include), call.size)
         for call in plugin.calls

@@ -1,4 +1,4 @@
-"""PCI devices that plugins name by vendor and product id: which pod gets which address."""
+"""PCI devices that plugins name by vendor and product ID: which pod gets which address."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def register(
 
 
 def given(admission: Admission, name: str = "app") -> list[str]:
-    """Return the addresses that a container gets, by device ids."""
+    """Return the addresses that a container gets, by device IDs."""
     assert admission.admitted, admission.message
     options = admission.containers[name].run_options
     return [address for device in options.pci_devices for address in device.addresses]

@@ -46,7 +46,7 @@ settings_values = st.builds(
 )
 devices = st.builds(
     Device,
-    # Ids of 128 bytes and more have a length of two bytes on the wire.
+    # IDs of 128 bytes and more have a length of two bytes on the wire.
     st.one_of(texts, st.integers(120, 135).map("x".__mul__)),
     st.sampled_from(["Healthy", "Unhealthy", "", "odd"]),
     st.none() | st.lists(st.integers(-5, 2**40), max_size=3).map(tuple),
@@ -204,7 +204,7 @@ def test_empty_topology_differs_from_no_topology() -> None:
 
 
 def test_long_id_is_not_cut_like_a_short_one() -> None:
-    # The long id's last byte and the bytes after it are exactly the rest of the short id.
+    # The long ID's last byte and the bytes after it are exactly the rest of the short ID.
     short = Device("a", "\x11" + "y" * 17)
     long = Device("x" * 143 + "\x12", "y" * 17)
     assert rows(list_message([short, long])) == (short, long)

@@ -88,7 +88,7 @@ def apply(config: Mapping[str, Any], fragment: Mapping[str, Any]) -> dict[str, A
     """Return a copy of ``config`` with the ``config`` of a fragment in it; neither is changed.
 
     For an environment variable, a mount or a device that both have, the fragment wins. Access
-    rules, hooks and group ids are added.
+    rules, hooks and group IDs are added.
     """
     whole = copy.deepcopy(dict(config))
     part = copy.deepcopy(dict(fragment))
