@@ -87,7 +87,7 @@ class PodResourcesServer:
         self._running: _Running | None = None
 
     def start(self) -> None:
-        """Start to listen. Creates the directory if needed and replaces a stale socket.
+        """Start listening. Creates the directory if needed and replaces a stale socket.
 
         Raises SocketPathError (too long, relative), SocketInUse or ServeError.
         """

@@ -124,7 +124,7 @@ def test_missing_package_error_names_hiding_module(project):
     )
     assert done.stderr.splitlines()[-1] == (
         f"ImportError: {project}/checkpoint.py hides the package checkpoint that comes with "
-        "devicemanager: rename it, or move it into a package"
+        f"devicemanager: rename {project}/checkpoint.py, or move it into a package"
     )
 
 

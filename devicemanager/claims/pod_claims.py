@@ -212,7 +212,7 @@ class PodClaims(ClaimManager):
     def dynamic_resources(self, pod: Pod, container: ContainerName) -> tuple[DynamicResource, ...]:
         """Return what PodResources shows of a container's claims, each claim once.
 
-        A claim is shown when all of its devices that have a driver here are prepared.
+        A claim is included once all its devices with a registered driver are prepared.
         """
         with self._lock:
             reserved = self._allocated.reservations.claims(pod.uid)

@@ -149,8 +149,8 @@ class Transport:
 def transport_to(
     address: str | os.PathLike[str], token: str | None = None, start: str = _START_KUBELET
 ) -> Transport:
-    """Return the transport to a control socket, to the directory that has it, or to
-    ``http://HOST:PORT``, which needs the ``token``. Raises ValueError for anything else."""
+    """Return the transport for an address: a control socket, the directory that contains it, or
+    ``http://HOST:PORT``. Only HTTP needs the ``token``. Raises ValueError for other forms."""
     text = os.fspath(address)
     if "://" in text:
         return Transport(_url(text), token, start)

@@ -51,7 +51,7 @@ class Budget:
 
     @contextlib.contextmanager
     def account(self) -> Iterator[Account]:
-        """Count for one request; everything is given back at its end."""
+        """Yield an account for one request; its bytes are subtracted at the end."""
         account = Account(self)
         try:
             yield account
@@ -83,7 +83,7 @@ class Account:
 
     @contextlib.contextmanager
     def holding(self, count: int) -> Iterator[None]:
-        """The same for the time of a with block."""
+        """Count the bytes while a with block runs. Raises HttpError."""
         self.take(count)
         try:
             yield

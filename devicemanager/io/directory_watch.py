@@ -78,7 +78,7 @@ class FollowedDirectory(abc.ABC):
             raise
 
     def stop(self) -> None:
-        """Stop following. Stopping twice has no effect."""
+        """Stop following. Idempotent."""
         self._stopping.set()
         self._watch.stop()
         self._close()

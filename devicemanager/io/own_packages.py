@@ -106,8 +106,8 @@ def _import(
         # The package `devicemanager` was copied without the packages beside it.
         if not os.path.isdir(os.path.join(_DIRECTORY, top)):
             raise ImportError(
-                f"{other} hides the package {top} that comes with devicemanager: rename it, or "
-                "move it into a package"
+                f"{other} hides the package {top} that comes with devicemanager: rename "
+                f"{other}, or move it into a package"
             )
         name = PREFIX + name
     return builtins.__import__(name, globals, locals, fromlist or (), level)

@@ -179,7 +179,7 @@ class DirectoryWatch:
             return True
 
     def stop(self) -> None:
-        """Stop watching. No change is reported after that. Stopping twice has no effect."""
+        """Stop watching. No change is reported after that. Idempotent."""
         with self._locked():
             self._stop()
 

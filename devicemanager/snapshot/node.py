@@ -123,7 +123,7 @@ class Node:
         return {uid: False for uid in uids - in_use if uid not in shown}
 
     def _shown(self) -> frozenset[str]:
-        """Return the UIDs whose devices PodResources shows with some pod."""
+        """Return the UIDs of pods whose devices PodResources lists."""
         if self.saved is None or self.snapshot.pods is None:
             return frozenset()
         return frozenset(matches(self.saved.checkpoint, self.snapshot.pods))

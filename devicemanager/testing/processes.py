@@ -382,10 +382,10 @@ class PluginProcessFactory(Factory):
         timeout: float = 10.0,
         **options: Any,
     ) -> PluginProcess:
-        """Run a command and, if ``resource`` is given, wait until that is allocatable.
+        """Run a command and, if ``resource`` is given, wait until it is allocatable.
 
-        ``options`` are those of PluginProcess. Raises WaitTimeout, and ProcessEnded as soon as the
-        command exits.
+        ``options`` are passed to PluginProcess. Raises WaitTimeout after ``timeout``, and
+        ProcessEnded as soon as the command exits.
         """
         process = PluginProcess(kubelet or self._kubelet, command, **options)
         # Stored before the start: a report is most useful when the start fails.

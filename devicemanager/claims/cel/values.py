@@ -27,7 +27,7 @@ Comparable = int | SemVer
 
 @cache
 def descriptors() -> Any:
-    """Return the descriptor pool with the message."""
+    """Return a descriptor pool with the message type of quantities and versions."""
     file = descriptor_pb2.FileDescriptorProto(name="value.proto", package=_PACKAGE, syntax="proto3")
     message = file.message_type.add(name=_NAME)
     for number, name in enumerate((_KIND, _TEXT), start=1):

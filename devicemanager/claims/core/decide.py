@@ -65,7 +65,10 @@ class _Decision:
         self._open = sorted(used, key=lambda place: (-len(problem.constraints[place].slots), place))
 
     def settle(self, place: int, usable: list[int]) -> list[int] | None:
-        """Find an answer within ``usable``, with the constraints before ``place`` settled."""
+        """Return devices per slot within ``usable``, or None.
+
+        The constraints before ``place`` are already fixed.
+        """
         answer = self._relaxed(usable)
         if answer is None or place == len(self._open):
             return answer

@@ -178,7 +178,7 @@ class _Sieve:
         self._alternative = alternative
 
     def exclude(self, rule: str, devices: int) -> None:
-        """Apply a rule to the devices that are left."""
+        """Exclude these devices by ``rule``, unless already excluded."""
         found = self.rest & devices
         if found:
             self.exclusions.append(Exclusion(rule, found))

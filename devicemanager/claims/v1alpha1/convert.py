@@ -24,7 +24,7 @@ class Converter:
         self._converted: dict[str, tuple[api.DevicePool, core.Pool]] = {}
 
     def inventory_of(self, pools: Iterable[api.DevicePool], node: str) -> core.Inventory:
-        """Return the devices that claims on ``node`` can get, also of pools without a node."""
+        """Return the devices that claims on ``node`` can use, including pools without a node."""
         usable = (pool for pool in pools if pool.node_name in ("", node))
         return core.Inventory.of(map(self._pool, usable))
 

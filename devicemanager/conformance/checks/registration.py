@@ -304,8 +304,9 @@ def r12(run: CheckRun) -> None:
             raise Failed(f"GetInfo returned {info}")
         if Path(call.plugin).name.startswith("."):
             raise Failed(f"the socket {Path(call.plugin).name} is hidden")
-    if any(call.code != "OK" for call in calls(rpc="NotifyRegistrationStatus")):
-        raise Failed("NotifyRegistrationStatus failed")
+    for call in calls(rpc="NotifyRegistrationStatus"):
+        if call.code != "OK":
+            raise Failed(f"NotifyRegistrationStatus failed with {call.code}: {call.message}")
 
 
 @builtin

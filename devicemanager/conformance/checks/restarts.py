@@ -167,7 +167,7 @@ def _wait_for_return(run: CheckRun, since: Mark, after: str, *, may_exit: bool =
         raise Failed(f"it exited after {after}: {run.plugin.exit_text()}")
     if took is None:
         raise Failed(
-            f"it did not register again within {run.limits.recover_seconds:g} s after {after}"
+            f"it did not re-register within {run.limits.recover_seconds:g} s after {after}"
         )
     run.warn_if_slow(took, after)
     return f"back after {took:.2f} s"

@@ -183,7 +183,7 @@ def _hints_of_counts(
     reusable_on: tuple[int, ...],
     request: int,
 ) -> Hints:
-    """Return the hints for the counts of each group; each must touch ``reusable_on``."""
+    """Return the hints that include a NUMA node of every group in ``reusable_on``."""
     index = dense_index(nodes)
     listed_within = _counts_within(index, masks, totals)
     usable_within = _counts_within(index, masks, usable)

@@ -116,7 +116,7 @@ def masks_in_order(nodes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def dense_index(nodes: tuple[int, ...]) -> dict[int, int]:
-    """Map each set of nodes, including the empty one, to the same set over places 0, 1, 2, ...
+    """Map each node mask to the mask of the nodes' positions in ``nodes``.
 
     Transforms over all subsets need tables without gaps, but node IDs can have gaps.
     """

@@ -379,7 +379,7 @@ class ClientHandler:
 
 
 def _reported_differently(change: _Change) -> frozenset[DeviceId]:
-    """Return the devices of Q9: new ones, and those that the plugin reports differently.
+    """Return the devices that quirk Q9 updates: new ones, and those with changed health.
 
     Devices that vanished, or whose plugin disconnected, are not among them
     (``genericDeviceUpdateCallback``, v1.32).

@@ -118,7 +118,7 @@ class PodStates:
         self._drop_if_empty(pod)
 
     def host_devices_in_use(self) -> frozenset[str]:
-        """Return the host devices of all pods."""
+        """Return the PCI devices and network interfaces that pods use."""
         return frozenset[str]().union(*(state.host_devices for state in self._states.values()))
 
     def holder_of(self, name: str) -> PodUid | None:

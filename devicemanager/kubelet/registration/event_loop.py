@@ -63,9 +63,9 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(task, loop)
 
     def stop(self) -> None:
-        """Cancel every task, and end the thread unless the pool takes it.
+        """Cancel every task. Return the thread to the pool or end it.
 
-        Stopping twice has no effect. If a task does not end in time, the thread ends without it
+        Idempotent. If a task does not end in time, the thread ends without it
         and is not reused.
         """
         with self._lock:

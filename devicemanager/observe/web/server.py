@@ -54,7 +54,7 @@ class HttpServer(HttpServerThread):
         allow_remote: bool = False,
         simulated: Callable[[], Mapping[str, Breakable]] | None = None,
     ) -> None:
-        """Metrics are counted from now on.
+        """Create the server and start to count metrics.
 
         ``address`` is an IP address of this host and a port (0: any). ``control`` is the control
         API of the same kubelet, not started. It is served here as well, and its addresses serve
@@ -84,8 +84,8 @@ class HttpServer(HttpServerThread):
         return f"http://{self.address}"
 
     def stop(self) -> None:
-        """Stop serving and counting. Streams end at once; other responses have two seconds. Does
-        nothing if already stopped. Raises StopError if the server had crashed."""
+        """Stop serving and counting. Streams end at once; other responses have two seconds.
+        Idempotent. Raises StopError if the server had crashed."""
         try:
             super().stop()
         finally:

@@ -1,4 +1,4 @@
-"""Apply the objects to a cluster or remove them, with the kubernetes client."""
+"""Deploy the plugin's objects to a cluster, or delete them, with the kubernetes client."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def _spec(path: Path, document: Any) -> CdiSpec:
         raise _Invalid(f"unknown cdiVersion {shown(version)}: use 0.1.0 to 1.1.0")
     kind = table.required("kind")
     if not is_kind(kind):
-        raise _Invalid(f"kind must be of the form vendor.com/class, not {shown(kind)}")
+        raise _Invalid(f"invalid kind {shown(kind)}: use vendor.com/class")
     table.table("annotations")
     listed = table.tables("devices", _device)
     devices = dict(listed)
@@ -224,7 +224,7 @@ def _device_node(table: _Table) -> CdiDeviceNode:
         raise _Invalid(f"{table.place}.type must be one of b, c, u, p, not {shown(kind)}")
     if set(permissions or "") - set("rwm"):
         raise _Invalid(
-            f"{table.place}.permissions must be letters of r, w, m: {shown(permissions)}"
+            f"invalid {table.place}.permissions {shown(permissions)}: use letters of rwm"
         )
     return CdiDeviceNode(
         path=path,

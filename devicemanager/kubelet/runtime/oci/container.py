@@ -80,8 +80,8 @@ class ContainerConfig:
         outside = host_path(PLUGINS, "a device", device.host_path)
         if not permissions or set(permissions) - set("rwm"):
             raise OciError(
-                f"device {printable(inside)}: permissions must be letters of r, w, m, "
-                f"not {shown(permissions)}"
+                f"device {printable(inside)}: invalid permissions {shown(permissions)}: "
+                "use letters of rwm"
             )
         nodes = self._read(inside, outside)
         # The plugin can name a directory such as /dev/snd: each node below it is a device.
@@ -229,7 +229,7 @@ class Latest(Generic[_T]):
         self._keys[text] = key
 
     def drop_shadowed(self, winners: Latest[Any]) -> None:
-        """Drop every key that ``winners`` has, too."""
+        """Drop every key that is also in ``winners``."""
         for key in sorted(self._entries.keys() & winners._entries.keys()):
             winner, text, _ = winners._entries[key]
             self._drop(key, Conflict(self._kind, key, winner, text, *self._entries[key][:2]))

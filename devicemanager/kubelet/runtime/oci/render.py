@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from devicemanager.core.printable import printable
 from devicemanager.core.runoptions import Conflict, NetworkInterface, PciDevice, RunOptions
 from devicemanager.kubelet.runtime.cdi.registry import Registry
 from devicemanager.kubelet.runtime.oci.checks import OciError
@@ -65,7 +66,7 @@ def _host_interface(interface: NetworkInterface) -> str:
     # OCI names interfaces of the runtime's namespace only.
     if interface.net_ns:
         raise OciError(
-            f"network interface {interface.host_name} is in {interface.net_ns}: "
+            f"network interface {interface.host_name} is in {printable(interface.net_ns)}: "
             "a runtime moves only interfaces of the namespace it runs in"
         )
     return interface.host_name
