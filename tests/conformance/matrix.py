@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -224,9 +225,17 @@ _OF_TWO = ("same-variable", "all-or-nothing")
 NOTHING_FAILS = ("L09", "L10")
 """Checks that only report."""
 
-QUICK = {"idle_seconds": 2.0, "recover_seconds": 20.0, "away_seconds": 1.0, "settle_seconds": 0.4,
-         "register_window_seconds": 2.0, "register_delay_seconds": 1.5, "restarts": 5,
-         "allocations": 200, "idle_cpu_share": 0.03}  # fmt: skip
+QUICK: dict[str, Any] = {
+    "idle_seconds": 2.0,
+    "recover_seconds": 20.0,
+    "away_seconds": 1.0,
+    "settle_seconds": 0.4,
+    "register_window_seconds": 2.0,
+    "register_delay_seconds": 1.5,
+    "restarts": 5,
+    "allocations": 200,
+    "idle_cpu_share": 0.03,
+}
 
 
 def limits(case: Case | None = None) -> Limits:
