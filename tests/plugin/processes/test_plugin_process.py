@@ -92,6 +92,16 @@ def test_missing_resource_is_a_wait_timeout(plugin_process):
         plugin_process(["sleep", "300"], GPU, timeout=0.2)
 
 
+def test_command_that_does_not_exit_is_a_wait_timeout(mock_kubelet, plugin_process):
+    process = plugin_process(["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"])
+    mock_kubelet.wait_for(process.output, what="a line")
+    with pytest.raises(WaitTimeout, match=r"sh still runs after 0 s\n  \| ready"):
+        process.wait(0)
+    with pytest.raises(WaitTimeout, match="sh still runs 0 s after SIGTERM"):
+        process.terminate(0)
+    assert process.kill() == -9
+
+
 def test_missing_command_is_an_error(plugin_process):
     with pytest.raises(ProcessEnded, match="no-such-plugin exited with status 127"):
         plugin_process(["no-such-plugin"], GPU)
