@@ -287,7 +287,7 @@ class _Tenure:
 
 
 class ShardRunner:
-    """Cluster with the nodes of acquired shards; those of lost shards are abandoned."""
+    """Runner of the nodes of acquired shards; abandons those of lost shards."""
 
     def __init__(
         self,

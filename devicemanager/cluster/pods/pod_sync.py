@@ -74,8 +74,8 @@ _STATUS_CHANGES: Final = frozenset(
 
 
 class PodSync:
-    """Agreement of kubelet and API server about one node's pods. Thread-safe; only work in the
-    queue blocks."""
+    """Synchronization of one node's pods between kubelet and API server. Thread-safe; only work
+    in the queue blocks."""
 
     __slots__ = (
         "_admission",

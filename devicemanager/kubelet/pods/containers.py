@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Containers:
-    """Containers of admitted pods and their start; thread-safe."""
+    """Starter of the containers of admitted pods; thread-safe."""
 
     def __init__(
         self,

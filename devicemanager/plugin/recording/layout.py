@@ -23,7 +23,7 @@ __all__ = ["InPlace", "PrivateDirectory", "SocketLayout"]
 
 
 class SocketLayout(Protocol):
-    """Names of all sockets, and publication of the recorder's own."""
+    """Layout of all sockets, with the recorder's own."""
 
     plugin_dir: Path
     """Directory in which plugins find the recorder."""
