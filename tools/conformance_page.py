@@ -32,7 +32,7 @@ def _lines() -> Iterator[str]:
     checks = all_checks()
     for letter, heading in FAMILIES.items():
         yield f"## {letter}: {heading}\n"
-        yield "| id | | the plugin | steps and expectation | on a node, if it fails |"
+        yield "| ID | | the plugin | steps and expectation | on a node, if it fails |"
         yield "|---|---|---|---|---|"
         for each in checks:
             if each.family == letter:
