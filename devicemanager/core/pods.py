@@ -59,6 +59,8 @@ class Pod:
     backed: frozenset[tuple[ContainerName, ResourceName]] = frozenset()
     """Extended resources of containers that a resource claim provides instead of a plugin
     (``status.extendedResourceClaimStatus``)."""
+    forbidden_sidecar: ContainerName | None = None
+    """The first restartable init container, if the kubelet rejects these."""
 
     def without_sidecars(self) -> Pod:
         """Return the pod as seen by a kubelet without restartable init containers."""
@@ -66,6 +68,11 @@ class Pod:
             return self
         ordinary = tuple(attrs.evolve(each, restartable=False) for each in self.init_containers)
         return attrs.evolve(self, init_containers=ordinary)
+
+    def with_forbidden_sidecars(self) -> Pod:
+        """Return the pod as seen by a kubelet that rejects restartable init containers."""
+        names = [each.name for each in self.init_containers if each.restartable]
+        return attrs.evolve(self, forbidden_sidecar=names[0]) if names else self
 
     def without_backed(self, *, limits: bool) -> Pod:
         """Return the pod without requests for resources that a resource claim provides.

@@ -107,9 +107,10 @@ class Conflict:
 class RunOptions:
     """Merged settings of all resources of a container (``DeviceRunContainerOptions``, v1.32).
 
-    Sorted by name or container path, so that equal input gives equal output. CDI names of one
-    resource keep the plugin's order, because a runtime applies them in that order. Typed
-    filesystem devices are part of ``devices``.
+    The settings of one resource keep the plugin's order, because a runtime applies mounts,
+    devices and CDI names in that order. Resources are sorted by name, where the kubelet's order
+    is random, and so are environment variables and annotations. Typed filesystem devices are
+    part of ``devices``.
     """
 
     envs: Mapping[str, str] = attrs.field(factory=dict)
@@ -152,6 +153,9 @@ class _FirstValues(Generic[_V]):
                 self._conflicts.append(Conflict(kind, key, first, mine, resource, other))
                 return
 
+    def values(self) -> tuple[_V, ...]:
+        return tuple(value for _, value in self._values.values())
+
     def sorted(self) -> dict[str, _V]:
         return {key: self._values[key][1] for key in sorted(self._values)}
 
@@ -182,8 +186,8 @@ def merge(responses: Mapping[ResourceName, ContainerSettings]) -> RunOptions:
     interfaces = _merge_interfaces(ordered, conflicts)
     return RunOptions(
         envs=envs.sorted(),
-        mounts=tuple(mounts.sorted().values()),
-        devices=tuple(devices.sorted().values()),
+        mounts=mounts.values(),
+        devices=devices.values(),
         annotations=annotations.sorted(),
         cdi_devices=_once(name for _, settings in ordered for name in settings.cdi_devices),
         network_interfaces=interfaces,

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import attrs
 
-from devicemanager.core.api.deviceplugin import HEALTHY, UNHEALTHY
+from devicemanager.core.api.deviceplugin import HEALTHY
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
 from devicemanager.core.inventory import DeviceList
 from devicemanager.core.ledger import AllocatedByContainer
@@ -77,7 +77,7 @@ def device_health(devices: DeviceList | None, id_: DeviceId) -> Health:
     if devices.is_healthy(number):
         return Health.HEALTHY
     # The plugin's text can still be Healthy here: then the plugin has disconnected.
-    return Health.UNKNOWN if _is_invalid(devices.health[number]) else Health.UNHEALTHY
+    return Health.UNHEALTHY
 
 
 def _last_health(devices: DeviceList | None, id_: DeviceId) -> Health:
@@ -85,9 +85,4 @@ def _last_health(devices: DeviceList | None, id_: DeviceId) -> Health:
     number = None if devices is None else devices.device_index.index.get(id_)
     if devices is None or number is None:
         return Health.HEALTHY
-    text = devices.health[number]
-    return Health.UNKNOWN if _is_invalid(text) else Health(text)
-
-
-def _is_invalid(health: str) -> bool:
-    return health not in {HEALTHY, UNHEALTHY}
+    return Health.HEALTHY if devices.health[number] == HEALTHY else Health.UNHEALTHY

@@ -328,7 +328,7 @@ def test_devices_are_recorded_by_numa_node():
     ids = frozenset(map(DeviceId, ["one", "both", "free", "empty", "same", "unlisted"]))
     assert by_numa_node(device_list(rows), ids) == {
         -1: ("empty", "free", "unlisted"),
-        0: ("both", "same"),
+        0: ("both", "same", "same"),
         1: ("both", "one"),
     }
     assert by_numa_node(EMPTY, frozenset({DeviceId("x")})) == {-1: ("x",)}

@@ -35,6 +35,10 @@ def test_endpoint_info_is_immutable():
 def test_registered_resource_without_a_list():
     endpoints = Endpoints()
     id_ = connect(endpoints)
+    # Admissions do not know the resource before the first list (isDevicePluginResource).
+    assert counts(endpoints) is None
+    assert GPU not in endpoints
+    endpoints.update(id_, device_list([]))
     assert counts(endpoints) == (0, 0)
     assert GPU in endpoints and NIC not in endpoints
     assert endpoints.serving(GPU).id == id_
@@ -169,9 +173,12 @@ def test_late_events_of_replaced_endpoint_are_ignored():
 def test_resource_is_removed_after_the_grace_period(after, gone):
     endpoints = Endpoints()
     id_ = connect(endpoints)
+    endpoints.update(id_, device_list(devices("a")))
     endpoints.disconnect(id_, now=1000.0)
     assert endpoints.expire(1000.0 + after, GRACE) == ((GPU,) if gone else ())
     assert (GPU in endpoints) is not gone
+    # The last list is still known: hints of a removed resource are empty.
+    assert endpoints.last_list(GPU).capacity == 1
     # It is returned only once.
     assert endpoints.expire(1000.0 + after, GRACE) == ()
 
@@ -246,3 +253,5 @@ def test_random_events_only_connected_endpoints_count(actions):
                 assert counts(endpoints) == (lists[serving], lists[serving])
         elif ever:
             assert counts(endpoints)[1] == 0
+        else:
+            assert counts(endpoints) is None

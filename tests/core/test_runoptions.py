@@ -244,20 +244,24 @@ def test_order_of_resources_does_not_matter(
 
 
 @given(responses)
-def test_keys_are_unique_sorted_and_complete(
+def test_keys_are_unique_complete_and_in_order(
     given_responses: dict[ResourceName, ContainerSettings],
 ) -> None:
     options = merge(given_responses)
     every = given_responses.values()
     assert set(options.envs) == {name for s in every for name in s.envs}
     assert set(options.annotations) == {name for s in every for name in s.annotations}
-    assert [m.container_path for m in options.mounts] == sorted(
-        {m.container_path for s in every for m in s.mounts}
+    # Resources by name, and within a resource the plugin's order.
+    ordered = [given_responses[resource] for resource in sorted(given_responses)]
+    assert [m.container_path for m in options.mounts] == list(
+        dict.fromkeys(m.container_path for s in ordered for m in s.mounts)
     )
-    assert [d.container_path for d in options.devices] == sorted(
-        {d.container_path for s in every for d in s.devices}
+    assert [d.container_path for d in options.devices] == list(
+        dict.fromkeys(d.container_path for s in ordered for d in s.devices)
     )
-    assert set(options.cdi_devices) == {name for s in every for name in s.cdi_devices}
+    assert options.cdi_devices == tuple(
+        dict.fromkeys(name for s in ordered for name in s.cdi_devices)
+    )
     hosts = [(i.net_ns, i.host_name) for i in options.network_interfaces]
     names = [i.container_name for i in options.network_interfaces]
     assert len(hosts) == len(set(hosts)) and names == sorted(set(names))

@@ -49,7 +49,12 @@ def raw(kubelet: MockKubelet, lists: hostile.Lists) -> Iterator[hostile.RawPlugi
 @pytest.mark.parametrize(
     ("fault", "capacity", "allocatable", "complaint"),
     [
-        (ListFault.DUPLICATE_IDS, 4, 4, "4 duplicate device ids: the last entry of an id counts"),
+        (
+            ListFault.DUPLICATE_IDS,
+            4,
+            4,
+            "4 duplicate device ids: the kubelet can count a device twice",
+        ),
         (ListFault.EMPTY_ID, 5, 5, "a device has an empty id"),
         (ListFault.UNKNOWN_HEALTH, 5, 4, "invalid health 'Sick': counts as Unhealthy"),
         (ListFault.NEGATIVE_NUMA, 5, 5, "invalid NUMA node -5"),
@@ -174,14 +179,19 @@ def test_stream_that_ends_before_its_first_list(kubelet: MockKubelet) -> None:
     with raw(kubelet, hostile.lists(stay=False)):
         kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 0}, {R: 0})
-        assert "no healthy devices present" in kubelet.admit(pod("a")).message
+        assert kubelet.admit(pod("a")).reason == f"OutOf{R}"
 
 
 def test_plugin_that_never_sends_a_list(kubelet: MockKubelet) -> None:
+    """The kubelet does not know the resource yet: it admits the pod without a device."""
     with simulated(kubelet, ListFault.SILENT):
         kubelet.wait_for_event(EventKind.REGISTERED, after=0)
-        assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 0}, {R: 0})
-        assert "no healthy devices present" in kubelet.admit(pod("a")).message
+        assert (kubelet.capacity(), kubelet.allocatable()) == ({}, {})
+        admission = kubelet.admit(pod("a"))
+        assert admission.admitted
+        assert admission.containers["main"].devices == {}
+        [event] = kubelet.events.recent(EventKind.UNKNOWN_RESOURCE)
+        assert "it runs without it" in event.message
 
 
 @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])

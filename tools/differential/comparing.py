@@ -14,7 +14,7 @@ from typing import Any, Final
 import attrs
 
 import checkpoint
-from tools.differential.deviations import Deviation, Fact, named, steps_of
+from tools.differential.deviations import Deviation, Fact, named
 
 Scenario = Mapping[str, Any]
 Facts = dict[str, Any]
@@ -76,40 +76,11 @@ def compare(
         return [Disagreement(0, "config error", wanted.config_error, error)]
     if error is not None:
         return []
-    rejected, ended = _inactive(scenario, wanted)
     found = []
     for each in _differences(wanted, ours["runs"][0]):
-        fact = Fact(
-            scenario,
-            version,
-            each.step,
-            each.path,
-            each.expected,
-            each.actual,
-            rejected[each.step],
-            ended[each.step],
-        )
+        fact = Fact(scenario, version, each.step, each.path, each.expected, each.actual)
         found.append(attrs.evolve(each, deviation=named(fact)))
     return found
-
-
-def _inactive(
-    scenario: Scenario, wanted: Expected
-) -> tuple[list[frozenset[str]], list[frozenset[str]]]:
-    """Return the rejected and the ended pods after each step."""
-    rejected: set[str] = set()
-    ended: set[str] = set()
-    history = []
-    for step, facts in zip(steps_of(scenario), wanted.steps, strict=True):
-        if "admit" in step and not facts.get("admit"):
-            rejected.add(step["admit"]["uid"])
-        for path, admitted in facts.items():
-            words = path.split()
-            if words[0] == "readmitted" and words[-1] == "admit" and not admitted:
-                rejected.add(words[1])
-        ended |= {step[kind] for kind in ("finish", "delete") if kind in step}
-        history.append((frozenset(rejected), frozenset(ended)))
-    return [each for each, _ in history], [each for _, each in history]
 
 
 def _differences(wanted: Expected, ours: Sequence[Mapping[str, Any]]) -> Iterator[Disagreement]:

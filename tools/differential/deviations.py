@@ -22,30 +22,6 @@ class Fact:
     path: str
     expected: Any
     actual: Any
-    rejected: frozenset[str]
-    """Pods that the reference has rejected so far."""
-    ended: frozenset[str]
-    """Pods that have finished or were deleted so far."""
-
-    @property
-    def kind(self) -> str:
-        """First word of the path."""
-        return self.path.partition(" ")[0]
-
-    def is_about(self, pods: frozenset[str]) -> bool:
-        """True if it is about allocations of these pods or updates of their health."""
-        if self.path == "health updates":
-            return {*self.expected} > {*self.actual} and {*self.expected} - {*self.actual} <= pods
-        words = self.path.split()
-        return words[0] in _HOLDINGS and any(uid in words for uid in pods)
-
-    def is_reported_of(self, pods: frozenset[str]) -> bool:
-        """True if it is a PodResources response about one of these pods."""
-        return self.kind.removesuffix(":") in _REPORTED and any(uid in self.path for uid in pods)
-
-
-_REPORTED: Final = frozenset({"get", "list", "list_v1alpha1"})
-_HOLDINGS: Final = frozenset({"devices", "count", "status", "checkpoint"})
 
 
 @attrs.frozen
@@ -76,26 +52,8 @@ def _is_reported_with_the_gate_off(fact: Fact) -> bool:
 
 DEVIATIONS: Final[tuple[Deviation, ...]] = (
     Deviation(
-        "rejected pods hold nothing",
-        "an allocation is all or nothing; the reference keeps what the containers before the "
-        "rejected one got until the next allocation or List (Q4)",
-        lambda fact: fact.is_about(fact.rejected),
-    ),
-    Deviation(
-        "the pod admitted last counts as active",
-        "up to 1.31 the reference frees what it held when it was rejected or ended only once "
-        "another pod comes, ours with the next List as well",
-        lambda fact: minor(fact.version) <= 31 and fact.is_reported_of(fact.rejected | fact.ended),
-    ),
-    Deviation(
         "health updates without the gate",
         "`MockKubelet.health_updates` is there without the gate ResourceHealthStatus, too",
         _is_reported_with_the_gate_off,
-    ),
-    Deviation(
-        "ended pods hold nothing",
-        "devices are free when a pod ends; the reference frees them at the next allocation or "
-        "List, and its checkpoint has them until the next write (Q10)",
-        lambda fact: fact.is_about(fact.ended),
     ),
 )

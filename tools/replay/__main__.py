@@ -17,6 +17,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Replay a file and return the exit status."""
     options = _parser().parse_args(arguments)
     try:
+        if options.format == "lively":
+            from tools.replay import lively
+
+            outcomes = lively.replay_file(options.file, options.kubelet_version)
+            return lively.report(outcomes, sys.stdout)
         return report(_outcomes(options), sys.stdout)
     except ReplayError as error:
         print(f"replay: {error}", file=sys.stderr)
@@ -48,11 +53,19 @@ def _parser() -> argparse.ArgumentParser:
         ("checkpoint", "checkpoint files, one per line"),
         ("admission", "scenarios of pods, one per line"),
         ("claims", "a YAML file of structured claims"),
+        ("lively", "scenarios in which pods live, one per line"),
     ):
         sub = formats.add_parser(name, help=help_text)
         sub.add_argument("file", type=Path, metavar="FILE")
         if name == "admission":
             sub.add_argument("--policy", help="only scenarios with this topology manager policy")
+        if name == "lively":
+            sub.add_argument(
+                "--kubelet-version",
+                default="1.37",
+                metavar="VERSION",
+                help="1.37 (default), or a version whose results are in a file beside FILE",
+            )
     return parser
 
 

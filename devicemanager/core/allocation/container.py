@@ -170,6 +170,11 @@ class PodAllocation:
         (``isDevicePluginResource``, v1.32)."""
         return resource in self.endpoints or self.ledger.is_in_use(resource)
 
+    @property
+    def needs_devices(self) -> bool:
+        """True if a container requests devices."""
+        return any(self.requests(container) for container, _ in self.pod.all_containers())
+
     def requests(self, container: Container) -> Mapping[ResourceName, int]:
         """Return the container's device requests, sorted by resource."""
         return {
@@ -381,7 +386,8 @@ def by_numa_node(
     for id_ in sorted(ids):
         number = device_index.index.get(id_)
         numa = () if number is None else device_index.numa[number]
-        for node in sorted(set(numa or ())) or (no_topology_node,):
+        # A device that names a node twice is listed twice, as in the kubelet.
+        for node in sorted(numa or ()) or (no_topology_node,):
             nodes.setdefault(node, []).append(id_)
     return {node: tuple(nodes[node]) for node in sorted(nodes)}
 
@@ -396,18 +402,27 @@ def all_or_nothing(
     try:
         yield from steps
     except Rejected:
-        give_back(allocation)
+        _fail(allocation)
         raise
     except (EndpointError, RequestError) as error:
         if _leaks(allocation, error):
             allocation.ledger.leak(allocation.draft)
-        give_back(allocation)
+        _fail(allocation)
         raise rejected_by_allocation(error) from error
     except (GeneratorExit, Exception):
         # Not for KeyboardInterrupt: it can arrive in the middle of a change, after which
         # undoing step by step is not possible. The caller must withdraw the draft.
         give_back(allocation)
         raise
+
+
+def _fail(allocation: PodAllocation) -> None:
+    """Undo a failed allocation; with Q31, the draft stays for the caller to enter."""
+    if "Q31" not in allocation.rules.quirks:
+        give_back(allocation)
+        return
+    allocation.ledger.drop(allocation.draft)
+    _remove_from_node(allocation)
 
 
 def give_back(allocation: PodAllocation) -> None:
@@ -417,6 +432,10 @@ def give_back(allocation: PodAllocation) -> None:
         # Here the kubelet has already recorded entries and frees them with the rejected pod,
         # which makes it rebuild its set of devices in use.
         allocation.ledger.count_committed_only()
+    _remove_from_node(allocation)
+
+
+def _remove_from_node(allocation: PodAllocation) -> None:
     if allocation.placed:
         allocation.node.remove(allocation.pod.uid)
         allocation.placed = False
@@ -431,7 +450,8 @@ def _leaks(allocation: PodAllocation, error: Exception) -> bool:
     After a failed GetPreferredAllocation, or a response without containers, they stay in use
     until devices of some pod are freed or an Allocate fails.
     """
+    quirks = allocation.rules.quirks
     # With entries in the draft, freeing the rejected pod ends the leak at once.
-    if "Q4" not in allocation.rules.quirks or allocation.draft:
+    if "Q4" not in quirks or (allocation.draft and "Q31" not in quirks):
         return False
     return isinstance(error, (PreferenceError, NoContainerResponse))

@@ -86,7 +86,12 @@ class DeviceHintProvider:
         cached = self._layouts.get(resource)
         if cached is None or cached[0] is not device_index:
             topology = self._topology_for(device_index)
-            cached = device_index, DeviceLayout.of(topology, device_index.per_node)
+            cached = (
+                device_index,
+                DeviceLayout.of(
+                    topology, device_index.per_node, with_topology=device_index.with_topology
+                ),
+            )
             self._layouts[resource] = cached
         return cached[1]
 
@@ -135,7 +140,8 @@ class DeviceHintProvider:
         allocated: frozenset[DeviceId] | None,
         reusable: frozenset[DeviceId] = frozenset(),
     ) -> Hints | None:
-        devices = allocation.endpoints.devices(resource)
+        # After the grace period the kubelet still has the last list, without healthy devices.
+        devices = allocation.endpoints.last_list(resource)
         if devices is None:
             return None
         device_index = devices.device_index
@@ -198,6 +204,8 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
         except (EndpointError, RequestError) as error:
             step.error = str(error)
             raise
+    if (sidecar := allocation.pod.forbidden_sidecar) is not None:
+        raise Rejected(messages.SIDECAR_FORBIDDEN, messages.SIDECAR.format(container=sidecar))
     # No RPC between check and placement: of two concurrent pods the second must see the
     # first.
     allocation.node.place(allocation.pod, partial(_allocatable, allocation))

@@ -32,7 +32,7 @@ import attrs
 
 from devicemanager.core import bitset, messages
 from devicemanager.core.endpoints import EndpointInfo, Endpoints
-from devicemanager.core.errors import AllocationError, RpcError
+from devicemanager.core.errors import AllocationError, EndpointError
 from devicemanager.core.ids import DeviceId, EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
 from devicemanager.core.ledger import Draft, Ledger
@@ -224,7 +224,7 @@ def _preference(
             must_include=tuple(sorted(selection.chosen)),
             size=len(selection.chosen) + selection.needed,
         )
-    except RpcError as error:
+    except EndpointError as error:
         raise PreferenceError(messages.PREFERRED_FAILED.format(error=error)) from error
     if not isinstance(answer, tuple):
         raise TypeError(f"invalid preference {answer!r}: expected a tuple of device ids")

@@ -77,16 +77,21 @@ class DeviceLayout:
 
     @classmethod
     def of(
-        cls, topology: NumaTopology, per_node: Mapping[int, int], listed: int = -1
+        cls,
+        topology: NumaTopology,
+        per_node: Mapping[int, int],
+        listed: int = -1,
+        with_topology: int | None = None,
     ) -> DeviceLayout:
         """Group the ``listed`` devices (default: all) by ``per_node``, which maps a node ID to
         its devices.
 
-        Node IDs that the machine lacks are allowed. Negative ones do not count as topology.
+        Node IDs that the machine lacks are allowed. ``with_topology`` are the devices that name
+        a node, if ``per_node`` does not have all of them.
         """
         groups: dict[int, int] = {}
-        with_topology = bitset.union(bits for node, bits in per_node.items() if node >= 0) & listed
-        elsewhere = with_topology
+        named = bitset.union(per_node.values()) if with_topology is None else with_topology
+        elsewhere = named & listed
         for node in topology.nodes:
             on_node = per_node.get(node, 0) & listed
             if not on_node:

@@ -63,6 +63,8 @@ class Behaviour:
     sidecars: bool
     """True if restartable init containers are supported; otherwise they are ordinary init
     containers."""
+    forbids_sidecars: bool
+    """True if a pod with restartable init containers is rejected where they are not supported."""
     sidecars_keep: bool
     """True if later containers cannot reuse the devices of restartable init containers."""
     topology_options: Mapping[str, Level]
@@ -82,6 +84,9 @@ class Behaviour:
     resource fits nowhere unless another device has a NUMA node."""
     hints_over_device_nodes: bool
     """True if hints contain only NUMA nodes that have devices of the resource."""
+    keeps_admitted_pod: bool
+    """True if the pod that was admitted last keeps its devices until another one is admitted, also
+    if it has ended."""
     uses_cdi: bool
     """True if CDI devices in a plugin's response are used; otherwise they are an unknown
     field."""

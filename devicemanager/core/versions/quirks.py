@@ -75,7 +75,10 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             "a vanished device, or one whose plugin has disconnected, keeps its last health",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
-        "Q10": Quirk("entries of deleted pods stay in the checkpoint until the next write"),
+        "Q10": Quirk(
+            "devices of ended pods, and of pods that only the checkpoint names, stay allocated "
+            "until the next allocation or List"
+        ),
         "Q13": Quirk(
             "a device with an empty topology is missing from GetAllocatableResources",
             (since("1.20", value=False), since("1.21", evidence="k/k#95734")),
@@ -111,6 +114,20 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         "Q28": Quirk(
             "the kubelet panics with prefer-closest-numa-nodes if NUMA node IDs have gaps",
             (since("1.20", value=False), since("1.26", evidence="seen in 1.32.10")),
+        ),
+        "Q29": Quirk(
+            "the checkpoint is written after every device list, and not when a plugin disconnects"
+        ),
+        "Q30": Quirk(
+            "when one of several plugins of a resource disconnects, the last device list stays",
+            (since("1.20", value=False), since("1.37", evidence="seen in 1.37.2")),
+        ),
+        "Q31": Quirk(
+            "a rejected pod keeps what was allocated to it until the next allocation or List"
+        ),
+        "Q32": Quirk(
+            "a health change of a device that several pods hold is reported for one of them",
+            (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
     }
 )

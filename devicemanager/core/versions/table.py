@@ -146,6 +146,10 @@ STEPS: Mapping[str, Steps] = {
         since("1.35", gate="DRAExtendedResource", evidence="source of 1.35"),
     ),
     "sidecars": (since("1.20", gate="SidecarContainers"),),
+    "forbids_sidecars": (
+        since("1.20", value=False),
+        since("1.28", evidence="seen in 1.28.15"),
+    ),
     "sidecars_keep": (
         since("1.20", value=False),
         since("1.29", evidence="source of 1.29.0"),
@@ -183,6 +187,10 @@ STEPS: Mapping[str, Steps] = {
     "hints_over_device_nodes": (
         since("1.20", value=False),
         since("1.36", evidence="k/k#138244, seen in 1.36.3"),
+    ),
+    "keeps_admitted_pod": (
+        since("1.20"),
+        since("1.32", value=False, evidence="seen in 1.31.14, not in 1.32.13"),
     ),
     # The response to Allocate. CDI devices were first passed to the runtime as annotations,
     # because not all runtimes supported the CRI field yet.

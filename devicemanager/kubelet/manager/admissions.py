@@ -48,7 +48,9 @@ class Admissions:
         self._events = events
         self._write = write
 
-    def run(self, allocation: PodAllocation, steps: AllocationSteps) -> PodAllocation:
+    def run(
+        self, allocation: PodAllocation, steps: AllocationSteps, *, takes_hints: bool = False
+    ) -> PodAllocation:
         """Allocate, commit and write, or raise ``Rejected`` or the interrupt.
 
         Returns the allocation when it is on disk.
@@ -59,11 +61,13 @@ class Admissions:
         try:
             try:
                 with self._state.lock:
-                    self._begin(allocation)
+                    self._begin(allocation, takes_hints)
                 self._driver.run(steps, uid)
                 self._commit(allocation)
             except (EndpointError, RequestError):
                 # A regular failure: the core has dropped the draft.
+                if self._state.keeps_rejected:
+                    self._keep(allocation)
                 self._end(allocation, before)
                 raise
             with self._state.lock:
@@ -76,7 +80,7 @@ class Admissions:
             raise
         return allocation
 
-    def _begin(self, allocation: PodAllocation) -> None:
+    def _begin(self, allocation: PodAllocation, takes_hints: bool) -> None:
         uid = allocation.pod.uid
         # Two admissions of one pod would share its ledger entry, and the end of one would undo
         # half of the other.
@@ -84,8 +88,33 @@ class Admissions:
             raise RequestError(f"pod {uid} is already being admitted: wait for the result")
         # As the kubelet does before it allocates (``allocateContainerResources`` calls
         # ``UpdateAllocatedDevices``, v1.32).
-        self._state.free_inactive()
+        if not self._state.frees_late:
+            self._state.free_inactive()
         self._state.pods.begin(allocation)
+        self._state.note_admission(allocation.pod.uid)
+        # Q10: the new pod is active, also if an ended pod had its UID, and keeps what that had.
+        if self._state.frees_late and (takes_hints or allocation.needs_devices):
+            self._state.free_inactive()
+        allocation.reusable = self._state.begin_reuse(allocation.pod.uid)
+
+    def _keep(self, allocation: PodAllocation) -> None:
+        """Enter what a rejected pod was allocated (Q31).
+
+        The kubelet writes the file after each container: that of the container that failed is
+        missing in it until the next write.
+        """
+        draft, state = allocation.draft, self._state
+        failed = {step.container for step in allocation.steps if step.error is not None}
+        complete = [name for name in draft.allocated if name not in failed]
+        if complete:
+            with state.lock:
+                state.ledger.enter(draft, complete)
+                state.note_pod(draft.pod)
+            self._write()
+        if draft:
+            with state.lock:
+                state.ledger.enter(draft, draft.allocated)
+                state.note_pod(draft.pod)
 
     def _end(self, allocation: PodAllocation, host_devices: frozenset[str]) -> None:
         """End a failed admission: restore the pod's host devices, unless it is deleted."""

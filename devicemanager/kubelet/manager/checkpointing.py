@@ -81,8 +81,17 @@ def pod_entries(pod: PodUid, holdings: Holdings) -> list[PodDevicesEntry]:
 
 
 def restore(ledger: Ledger, entries: Iterable[PodDevicesEntry]) -> None:
-    """Enter the entries of a checkpoint into the ledger."""
-    ledger.restore(map(_ledger_entry, entries))
+    """Enter the entries of a checkpoint into the ledger.
+
+    The kubelet drops an entry with a response that it cannot parse (``fromCheckpointData``,
+    v1.36): its devices are free.
+    """
+    # Imported here: a start without a checkpoint does not need protobuf messages.
+    from devicemanager.kubelet.wire.settings import is_response
+
+    ledger.restore(
+        _ledger_entry(entry) for entry in entries if is_response(entry.alloc_resp or b"")
+    )
 
 
 def _ledger_entry(entry: PodDevicesEntry) -> Entry:

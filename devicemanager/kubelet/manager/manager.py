@@ -185,6 +185,10 @@ class DeviceManager:
         with self.state.lock:
             self.state.is_sources_ready = True
             gone = [pod for pod in self.state.ledger.pods() if pod not in known]
+            if self.state.frees_late:
+                for pod in gone:
+                    self._deactivate(pod)
+                return False
             # sum, not any: every pod must be forgotten, also after the first True.
             return sum(map(self.state.forget, gone)) > 0
 
@@ -201,7 +205,10 @@ class DeviceManager:
         Returns when the pod's allocations are on disk.
         """
         allocation = self._allocation(pod, context)
-        return self._admissions.run(allocation, admit_pod(allocation, self._hints))
+        takes_hints = self._hints.policy.asks_for_hints
+        return self._admissions.run(
+            allocation, admit_pod(allocation, self._hints), takes_hints=takes_hints
+        )
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
         """Allocate for one container of an active pod that has no allocation recorded
@@ -233,6 +240,11 @@ class DeviceManager:
     def release(self, *pods: PodUid) -> None:
         """Free everything that is allocated to these pods, with one checkpoint write (Q10)."""
         with self.state.lock:
+            if self.state.frees_late:
+                for pod in pods:
+                    self._deactivate(pod)
+                    self.state.pods.delete(pod)
+                return
             try:
                 released = [pod for pod in pods if self.state.forget(pod)]
             except BaseException:
@@ -254,8 +266,11 @@ class DeviceManager:
         (``UpdateAllocatedDevices``, v1.32).
         """
         with self.state.lock:
-            self.state.pods.deactivate(pod)
-            self.state.node.remove(pod)
+            self._deactivate(pod)
+
+    def _deactivate(self, pod: PodUid) -> None:
+        self.state.pods.deactivate(pod)
+        self.state.node.remove(pod)
 
     def free_inactive(self) -> None:
         """Free the devices of inactive pods, as a List does (``UpdateAllocatedDevices``, v1.32).
@@ -285,9 +300,9 @@ class DeviceManager:
             with self.state.lock:
                 endpoint = self.state.endpoints.serving(resource)
                 connection = None if endpoint is None else self.state.connections.get(endpoint.id)
+            if not self.is_known(resource):
+                continue
             if endpoint is None:
-                if not self.is_known(resource):
-                    continue
                 # The resource is known, but its plugin is gone: the kubelet fails the start.
                 raise AllocationError(messages.PRE_START_NO_ENDPOINT.format(resource=resource))
             if not endpoint.options.pre_start_required:
@@ -358,8 +373,14 @@ class DeviceManager:
 
         with self.state.lock:
             return allocated_resources_status(
-                self.state.ledger.pod(pod), self.state.endpoints.devices, self.settings.quirks
+                self.state.ledger.pod(pod), self._status_list, self.settings.quirks
             )
+
+    def _status_list(self, resource: ResourceName) -> DeviceList | None:
+        """Return the list that the status of a resource's devices is read from."""
+        endpoints = self.state.endpoints
+        keeps = "Q9" in self.settings.quirks
+        return endpoints.last_list(resource) if keeps else endpoints.devices(resource)
 
     def snapshot(self) -> ManagerSnapshot:
         """Return plugins, lists and allocations of this moment, for views."""
@@ -385,9 +406,16 @@ class DeviceManager:
 
         Devices of inactive pods are freed first (``GetTopologyHints``, v1.32).
         """
+        with self.state.lock:
+            self.state.note_admission(pod.uid)
         self.free_inactive()
         with self.state.lock:
-            allocation = PodAllocation(pod, self.state.endpoints, self.state.ledger)
+            allocation = PodAllocation(
+                pod,
+                self.state.endpoints,
+                self.state.ledger,
+                reusable=self.state.reusable(pod.uid),
+            )
             first, _ = next(pod.all_containers())
             return (
                 self._hints.container_hints(allocation, first),

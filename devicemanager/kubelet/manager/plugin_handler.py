@@ -197,15 +197,17 @@ class ClientHandler:
         state = self._state
         while True:
             # A list can be 4 MiB: index it without the lock.
-            before = state.endpoints.devices(resource) or EMPTY
+            before = state.endpoints.last_list(resource) or EMPTY
             devices = device_list_from(columns, before)
             change = _Change.of(before, devices)
             with state.lock:
-                if (state.endpoints.devices(resource) or EMPTY) is not before:
+                if (state.endpoints.last_list(resource) or EMPTY) is not before:
                     continue  # the list of another plugin was applied meanwhile
                 if self._closed or not state.endpoints.update(endpoint, devices):
                     return
                 applied = self._apply(resource, change)
+                if "Q29" in self._quirks:
+                    applied = attrs.evolve(applied, must_write=True)
                 # Before the next admission computes hints: the policy must know all nodes of the
                 # devices.
                 lacking = self._make_room(devices.device_index.per_node)
@@ -244,6 +246,10 @@ class ClientHandler:
             if departure is not None:
                 resource = departure.endpoint.resource
                 applied = self._apply(resource, _Change.of(departure.before, departure.after))
+                if "Q29" in self._quirks:
+                    applied = attrs.evolve(applied, must_write=False)
+                if "Q9" in self._quirks:
+                    applied = attrs.evolve(applied, held={})
         if connection is not None:
             connection.close()
         if departure is None:
@@ -342,14 +348,15 @@ class ClientHandler:
     ) -> dict[PodUid, set[DeviceId]]:
         ledger = self._state.ledger
         if "Q8" not in self._quirks:
-            return ledger.pods_using(resource, touched)
+            held = ledger.pods_using(resource, touched)
+            return _first_holders(held) if "Q32" in self._quirks else held
         # Q8: the kubelet compares IDs without the resource, so a device of another resource with
         # the same ID counts, too.
-        held: dict[PodUid, set[DeviceId]] = {}
+        held = {}
         for name, _ in ledger.resources():
             for pod, ids in ledger.pods_using(name, touched).items():
                 held.setdefault(pod, set()).update(ids)
-        return held
+        return _first_holders(held) if "Q32" in self._quirks else held
 
     def _follow_up(self, resource: ResourceName, applied: _Applied) -> None:
         for pod, ids in applied.held.items():
@@ -378,6 +385,17 @@ class ClientHandler:
         )
 
 
+def _first_holders(held: Mapping[PodUid, set[DeviceId]]) -> dict[PodUid, set[DeviceId]]:
+    """Return one pod for each device, as ``getPodAndContainerForDevice`` finds one (v1.36)."""
+    left = set[DeviceId]().union(*held.values())
+    first = {}
+    for pod in sorted(held):
+        if ids := held[pod] & left:
+            first[pod] = ids
+            left -= ids
+    return first
+
+
 def _reported_differently(change: _Change) -> frozenset[DeviceId]:
     """Return the devices that quirk Q9 updates: new ones, and those with changed health.
 
@@ -385,7 +403,12 @@ def _reported_differently(change: _Change) -> frozenset[DeviceId]:
     (``genericDeviceUpdateCallback``, v1.32).
     """
     before = dict(zip(change.before.device_index.ids, change.before.health, strict=True))
-    after = zip(change.after.device_index.ids, change.after.health, strict=True)
+    columns = change.after.reported
+    if columns is not None and change.after.mixed:
+        # The kubelet compares each row of a device that is listed several times.
+        after = zip(columns.ids, columns.health, strict=True)
+    else:
+        after = zip(change.after.device_index.ids, change.after.health, strict=True)
     return frozenset(id_ for id_, health in after if before.get(id_) != health)
 
 

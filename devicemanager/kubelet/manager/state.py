@@ -26,7 +26,12 @@ import attrs
 
 import checkpoint
 from checkpoint.shared_writer import Store, Writer
-from devicemanager.core.allocation.container import Affinities, PodAllocation, by_numa_node
+from devicemanager.core.allocation.container import (
+    Affinities,
+    PodAllocation,
+    Reusable,
+    by_numa_node,
+)
 from devicemanager.core.allocation.rules import Rules
 from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.endpoints import Endpoints
@@ -193,7 +198,9 @@ class State:
         self.lock = threading.Lock()
         """Guards every other field, except for single reads of ``connections`` and ``version``."""
         self.endpoints = Endpoints(
-            several=behaviour.several_plugins, lists_of_all="Q24" in settings.quirks
+            several=behaviour.several_plugins,
+            lists_of_all="Q24" in settings.quirks,
+            list_stays="Q30" in settings.quirks,
         )
         self.ledger = Ledger(ignores_drafts="Q25" in settings.quirks)
         self.hint_providers = HintProviders(settings.providers if providers is None else providers)
@@ -211,10 +218,15 @@ class State:
         self._document: Document = TextDocument() if document is None else document
         self.is_stale = False
         """True if the file names devices that no plugin has listed since it was read."""
-        self._keep_entries = "Q10" in settings.quirks
-        # Q10: deleted pods whose entries stay in the file until another change is written. A
-        # dict, because an empty set needs three times the memory.
-        self._leftover: dict[PodUid, None] = {}
+        self.frees_late = "Q10" in settings.quirks
+        """True if devices of ended pods are allocated until the next allocation or List."""
+        self._keeps_admitted = self.frees_late and behaviour.keeps_admitted_pod
+        self.admitted_last: PodUid | None = None
+        """With Q10, the pod whose devices are not freed (``pendingAdmissionPod``)."""
+        self.keeps_rejected = "Q31" in settings.quirks
+        """True if a rejected pod keeps the devices of its earlier containers until then."""
+        # The pod that was allocated last, and what its containers may reuse (``devicesToReuse``).
+        self._reusable: tuple[PodUid | None, Reusable] = None, {}
         self.writer = Writer(store, self._render, written)
 
     # -- must be called with the lock held -------------------------------------------
@@ -240,7 +252,6 @@ class State:
 
     def note_pod(self, pod: PodUid) -> None:
         """Put the pod's current allocations into the checkpoint."""
-        self._leftover.pop(pod, None)
         self._document.put(pod, self.ledger.pod(pod))
         self.changed()
         # After ``changed``: the pod must have a version that no reader has seen yet.
@@ -255,19 +266,45 @@ class State:
             self.changed()
         if pod not in self.ledger:
             return False
-        if self._keep_entries:
-            self._leftover[pod] = None
-        else:
-            self._document.remove(pod)
+        self._document.remove(pod)
         # Last: while the ledger has the pod, this can be repeated after an interrupt.
         self.ledger.release(pod)
-        return not self._keep_entries
+        return not self.frees_late
+
+    def reusable(self, pod: PodUid) -> Reusable:
+        """Return the devices of init containers that a pod's containers may reuse.
+
+        They stay until another pod is allocated, so a pod that has the UID of the one before
+        reuses its devices (``m.devicesToReuse``, v1.36).
+        """
+        last, reusable = self._reusable
+        if last != pod:
+            return {}
+        # Another admission that was in progress can have taken a device meanwhile.
+        return {
+            resource: frozenset(
+                id_ for id_ in ids if self.ledger.pods_using(resource, {id_}).keys() <= {pod}
+            )
+            for resource, ids in reusable.items()
+        }
+
+    def begin_reuse(self, pod: PodUid) -> Reusable:
+        """Return what ``reusable`` does, and forget what other pods could reuse."""
+        reusable = self.reusable(pod)
+        self._reusable = pod, reusable
+        return reusable
+
+    def note_admission(self, pod: PodUid) -> None:
+        """Record that a pod is being admitted."""
+        if self._keeps_admitted:
+            self.admitted_last = pod
 
     def free_inactive(self) -> None:
         """Free the devices of inactive pods, once all pods are known."""
         if self.is_sources_ready:
             for pod in self.pods.inactive():
-                self.forget(pod)
+                if pod != self.admitted_last:
+                    self.forget(pod)
 
     def recount(self) -> None:
         """Rebuild the ledger's indexes from its entries and the admissions in progress."""
@@ -364,8 +401,6 @@ class State:
         # The snapshot is a copy of pointers; its text is built without the lock.
         with self.lock:
             self.is_stale = False
-            while self._leftover:
-                self._document.remove(self._leftover.popitem()[0])
             contents = self._document.snapshot()
         return contents()
 

@@ -105,7 +105,8 @@ class PodWorkers:
         """Return the pod without fields that the kubelet's version does not know."""
         behaviour = self._settings.behaviour
         if not behaviour.sidecars:
-            pod = pod.without_sidecars()
+            forbids = behaviour.forbids_sidecars
+            pod = pod.with_forbidden_sidecars() if forbids else pod.without_sidecars()
         if pod.backed and behaviour.backed_fit:
             pod = pod.without_backed(limits=behaviour.backed_skip_plugins)
         return pod

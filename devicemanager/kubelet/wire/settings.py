@@ -42,6 +42,15 @@ def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
     return settings_from_message(message)
 
 
+def is_response(alloc_resp: bytes) -> bool:
+    """Return True if the bytes are a ContainerAllocateResponse."""
+    try:
+        dp.ContainerAllocateResponse.FromString(alloc_resp)
+    except DecodeError:
+        return False
+    return True
+
+
 def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSettings:
     """Convert a message; lists keep their order, maps are sorted by key. Raises ``WireError``."""
     filesystem: list[DeviceSpec] = []

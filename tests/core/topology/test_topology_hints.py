@@ -179,11 +179,14 @@ def test_reusable_device_on_unknown_node_excludes_all_hints() -> None:
 
 def test_resource_without_topology_has_no_preference() -> None:
     assert resource_hints(DeviceLayout.of(MACHINE, {}), 0b1111, 0, 1) is None
-    assert resource_hints(DeviceLayout.of(MACHINE, {-1: 0b1111}), 0b1111, 0, 1) is None
 
 
 def test_devices_on_unknown_nodes_fit_nowhere() -> None:
     assert resource_hints(DeviceLayout.of(MACHINE, {7: 0b11}), 0b11, 0, 1) == ()
+    assert resource_hints(DeviceLayout.of(MACHINE, {-1: 0b1111}), 0b1111, 0, 1) == ()
+    # A device whose only node is invalid is in no set of devices by node.
+    outside = DeviceLayout.of(MACHINE, {}, with_topology=0b1)
+    assert resource_hints(outside, 0b1111, 0, 1) == ()
 
 
 def test_hints_of_allocated_devices_are_their_nodes() -> None:

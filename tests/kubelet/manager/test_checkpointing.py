@@ -21,7 +21,8 @@ holdings = st.builds(
         st.lists(names, unique=True, max_size=3).map(lambda ids: tuple(sorted(ids))),
         max_size=2,
     ).map(lambda found: dict(sorted(found.items()))),
-    st.none() | st.binary(max_size=4),
+    # A map of environment variables, and no response.
+    st.none() | st.sampled_from([b"", b"\n\x06\n\x01A\x12\x011"]),
 )
 pods_held = st.dictionaries(
     st.sampled_from("pqr").map(PodUid),
@@ -31,6 +32,14 @@ pods_held = st.dictionaries(
         min_size=1,
     ),
 )
+
+
+def test_entry_with_an_unreadable_response_is_dropped():
+    entry = checkpoint.PodDevicesEntry("p", "app", GPU, {-1: ("a",)}, b"\xff")
+    readable = checkpoint.PodDevicesEntry("q", "app", GPU, {-1: ("b",)}, b"")
+    ledger = Ledger()
+    restore(ledger, (entry, readable))
+    assert list(ledger.pods()) == ["q"]
 
 
 @given(pods_held)

@@ -65,8 +65,15 @@ class Known:
     shown: dict[str, bool] = attrs.field(factory=dict)
     """Device to True if it is allocatable."""
     stopped_at: float | None = None
+    is_listed: bool = False
+    """True if a plugin has sent a list, or the checkpoint names the resource."""
+
+    @property
+    def is_counted(self) -> bool:
+        return self.is_listed or self.stopped_at is not None
 
     def show(self, rows: list[Device]) -> None:
+        self.is_listed = True
         self.shown = {row.id: row.is_healthy for row in rows}
 
     def leave(self, connection: Connection, now: float) -> None:
@@ -291,7 +298,7 @@ class ManagerMachine(RuleBasedStateMachine):
         assert entries(self.manager.state.ledger) == before
         now = self.clock.monotonic()
         named = saved.registered_devices or {}
-        self.known = {ResourceName(name): Known(stopped_at=now) for name in named}
+        self.known = {ResourceName(name): Known(stopped_at=now, is_listed=True) for name in named}
         if ready:
             self.manager.sources_ready(frozenset(map(PodUid, survivors)))
             self.held = {uid: held for uid, held in self.held.items() if uid in survivors}
@@ -320,9 +327,10 @@ class ManagerMachine(RuleBasedStateMachine):
     @invariant()
     def counts_are_those_of_the_lists(self):
         counts = self.manager.capacity()
-        assert counts.capacity == {name: len(known.shown) for name, known in self.known.items()}
+        counted = {name: known for name, known in self.known.items() if known.is_counted}
+        assert counts.capacity == {name: len(known.shown) for name, known in counted.items()}
         assert counts.allocatable == {
-            name: sum(known.shown.values()) for name, known in self.known.items()
+            name: sum(known.shown.values()) for name, known in counted.items()
         }
 
     @invariant()

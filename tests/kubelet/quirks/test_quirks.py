@@ -345,6 +345,43 @@ def test_deleted_pod_that_is_admitted_again_is_written(quirks: Quirks) -> None:
     assert node.entries() == {("p", "app", GPU)}
 
 
+@sides("Q10")
+def test_finished_pod_keeps_its_devices_until_the_next_allocation(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    node.plugin(devices("a", "b"))
+    node.admit(pod("p", gpu=1))
+    node.workers.stop("p", 0)
+    assert node.devices("p") == ({"app": {GPU: ["a"]}} if quirks else {})
+    node.admit(pod("q"))
+    assert bool(node.manager.holdings(PodUid("p"))) is bool(quirks), "q requests no device"
+    node.admit(pod("r", gpu=2))
+    assert node.manager.holdings(PodUid("p")) == {}
+    assert node.devices("r") == {"app": {GPU: ["a", "b"]}}
+
+
+@sides("Q10")
+def test_pod_with_the_uid_of_a_deleted_pod(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    node.plugin(devices("a", "b"))
+    node.admit(pod("p", gpu=1))
+    node.terminate("p")
+    admission = node.admit(pod("p", gpu=2))
+    text = 'pod "p" container "app" changed request for resource "vendor.com/gpu" from 1 to 2'
+    assert (text in admission.message) is bool(quirks)
+
+
+@sides("Q10")
+@pytest.mark.parametrize("version", ["1.31", "1.32"])
+def test_pod_admitted_last_is_not_freed_by_a_list(quirks: Quirks, version: str) -> None:
+    node = Node(quirks=quirks, kubelet_version=version)
+    node.plugin(devices("a"))
+    node.admit(pod("p", gpu=1))
+    node.workers.stop("p", 0)
+    node.manager.free_inactive()
+    keeps = bool(quirks) and version == "1.31"
+    assert bool(node.manager.holdings(PodUid("p"))) is keeps
+
+
 @sides("Q13")
 def test_topology_without_nodes(quirks: Quirks) -> None:
     node = Node(quirks=quirks)
@@ -578,6 +615,65 @@ def test_q11_list_above_the_limit(limit: int, root: Path) -> None:
         assert "raise Settings.max_list_bytes" in event.message
         assert kubelet.capacity() == {hostile.RESOURCE: 0}
     kubelet.check()
+
+
+@sides("Q29")
+def test_writes_of_the_checkpoint(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    plugin = node.plugin(devices("a"))
+    written = node.store.writes
+    plugin.send_list(devices("a"))
+    assert node.store.writes - written == (1 if quirks else 0)
+    written = node.store.writes
+    plugin.leave()
+    assert node.store.writes - written == (0 if quirks else 1)
+
+
+@sides("Q30")
+def test_list_of_a_plugin_that_disconnects_beside_another(quirks: Quirks) -> None:
+    node = Node(quirks=quirks, kubelet_version="1.37")
+    node.plugin(devices("a", "b"), name="old.sock")
+    new = node.plugin(devices("c"), name="new.sock")
+    new.leave()
+    assert node.manager.capacity().capacity == {GPU: 1 if quirks else 2}
+
+
+@sides("Q31")
+def test_rejected_pod_keeps_the_devices_of_its_first_container(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    node.plugin(devices("a", "b"))
+    rejected = node.admit(pod("p", container("one", gpu=1), container("two", gpu=2)))
+    assert not rejected.admitted
+    assert node.devices("p") == ({"one": {GPU: ["a"]}} if quirks else {})
+    assert node.entries() == ({("p", "one", GPU)} if quirks else set())
+    node.manager.self_check()
+    node.admit(pod("q", gpu=2))
+    assert node.devices("q") == {"app": {GPU: ["a", "b"]}}
+    assert node.entries() == {("q", "app", GPU)}
+
+
+@sides("Q31")
+def test_file_lacks_the_container_that_failed(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    node.plugin(devices("a"))
+    node.plugin([], NIC, "nic.sock")
+    assert not node.admit(pod("p", container("app", gpu=1, nic=1))).admitted
+    assert node.devices("p") == ({"app": {GPU: ["a"]}} if quirks else {})
+    assert node.entries() == set()
+
+
+@sides("Q32")
+def test_health_of_a_device_that_two_pods_have(quirks: Quirks) -> None:
+    node = Node(quirks=quirks)
+    entries = tuple(
+        checkpoint.PodDevicesEntry(uid, "app", GPU, {-1: ("a",)}, b"") for uid in ("p", "q")
+    )
+    node.manager.restore(checkpoint.Checkpoint(entries, {GPU: ()}))
+    plugin = node.plugin(devices("a"))
+    while not node.manager.health_updates.empty():
+        node.manager.health_updates.get_nowait()
+    plugin.send_list([device("a", health="Unhealthy")])
+    assert node.manager.health_updates.qsize() == (1 if quirks else 2)
 
 
 # -- names of quirks -----------------------------------------------------------------------------

@@ -118,7 +118,7 @@ def test_health_by_container_resource_and_id() -> None:
     found = status(node)
     assert found == {
         "x": [
-            (GPU, {"a": "Healthy", "b": "Unknown", "c": "Unknown", "d": "Unhealthy"}),
+            (GPU, {"a": "Healthy", "b": "Unknown", "c": "Unhealthy", "d": "Unhealthy"}),
             (NIC, {"y": "Healthy"}),
         ],
         "z": [(NIC, {"z": "Healthy"})],
