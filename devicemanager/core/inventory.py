@@ -17,8 +17,6 @@ from devicemanager.core.api.deviceplugin import HEALTHY, MAX_NUMA_NODES, UNHEALT
 from devicemanager.core.devices import Device, Nodes
 from devicemanager.core.ids import DeviceId
 
-_LAST_NODE = MAX_NUMA_NODES - 1
-
 
 @attrs.frozen(eq=False, repr=False)
 class DeviceIndex:
@@ -238,7 +236,6 @@ def list_warnings(columns: Columns, devices: DeviceList) -> tuple[str, ...]:
         found.append(f"invalid health {unknown[0][:80]!r}: counts as Unhealthy")
     node = device_index.impossible_node
     if node is not None:
-        found.append(
-            f"invalid NUMA node {node}: it is on no node of the machine; node ids are 0 to {MAX_NUMA_NODES - 1}"
-        )
+        last = MAX_NUMA_NODES - 1
+        found.append(f"invalid NUMA node {node}: the device fits no node; use 0 to {last}")
     return tuple(found)
