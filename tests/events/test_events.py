@@ -156,15 +156,50 @@ def test_event_during_evaluation_is_not_missed():
 
 # -- kinds ---------------------------------------------------------------------------------
 
-KINDS = """
-started stopped registered registration-rejected! replaced promoted devices-updated list-suspect!
-stream-ended! endpoint-expired admitted rejected! allocated allocation-suspect! conflict!
-container-started container-failed! container-exited container-back-off! deleting finished
-terminated device-health health-dropped! unknown-resource! checkpoint-loaded checkpoint-written
-checkpoint-failed! checkpoint-set-aside! process-started process-ended pool-published
-claim-allocated claim-released claim-deletion-waits claim-device-gone! claim-unknown!
-claims-loaded claims-failed! claims-set-aside! fault server-error!
-""".split()
+KINDS = [
+    "started",
+    "stopped",
+    "registered",
+    "registration-rejected!",
+    "replaced",
+    "promoted",
+    "devices-updated",
+    "list-suspect!",
+    "stream-ended!",
+    "endpoint-expired",
+    "admitted",
+    "rejected!",
+    "allocated",
+    "allocation-suspect!",
+    "conflict!",
+    "container-started",
+    "container-failed!",
+    "container-exited",
+    "container-back-off!",
+    "deleting",
+    "finished",
+    "terminated",
+    "device-health",
+    "health-dropped!",
+    "unknown-resource!",
+    "checkpoint-loaded",
+    "checkpoint-written",
+    "checkpoint-failed!",
+    "checkpoint-set-aside!",
+    "process-started",
+    "process-ended",
+    "pool-published",
+    "claim-allocated",
+    "claim-released",
+    "claim-deletion-waits",
+    "claim-device-gone!",
+    "claim-unknown!",
+    "claims-loaded",
+    "claims-failed!",
+    "claims-set-aside!",
+    "fault",
+    "server-error!",
+]
 """Names of all events in order, as users and clients know them; warnings end with ``!``."""
 
 
@@ -287,7 +322,7 @@ def test_is_delivering_distinguishes_streams_and_nesting():
 
 
 class Waits(threading.Condition):
-    """A condition that publishes nothing: it records how long it was told to wait."""
+    """A condition that does not wait: it records the timeouts, and calls a function instead."""
 
     def __init__(self, after: Callable[[], None]) -> None:
         super().__init__(threading.RLock())
@@ -321,11 +356,11 @@ def test_wait_evaluates_condition_after_a_pause_without_event(timeout: float, pa
 def test_event_wakes_a_wait_and_nothing_else():
     stream = EventStream()
     stream._changed = changed = Waits(lambda: stream.publish(STARTED, "now"))
-    stream.publish(STARTED, "nobody waits")
+    stream.publish(STARTED, "no wait yet")
     assert changed.notified == 0
     assert stream.wait_for(lambda: len(stream.recent()) == 2, PATIENCE)
     assert changed.notified == 1
-    stream.publish(STARTED, "nobody waits any more")
+    stream.publish(STARTED, "the wait is over")
     assert changed.notified == 1
 
 

@@ -1,4 +1,4 @@
-"""Every field of the PodResources API: as JSON of the tools, in each profile, and in the metrics."""
+"""Every field of the PodResources API: JSON of the tools, profiles and metrics."""
 
 from __future__ import annotations
 

@@ -378,4 +378,4 @@ def test_greeting_needs_the_head_of_a_settings_frame(
         assert sockets.greets(path, 10) is greets
         responded.result(10)
         assert received == [sockets.PREFACE]
-        assert not sockets.greets(path, 0.001)  # nobody responds in time
+        assert not sockets.greets(path, 0.001)  # without a response in time
