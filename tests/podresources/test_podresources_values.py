@@ -48,6 +48,11 @@ def test_equality_ignores_restartable_init():
     assert Container("c", restartable_init=True) == Container("c")
 
 
+def test_equality_ignores_whether_a_pod_is_active():
+    assert Pod("p", "ns", active=False) == Pod("p", "ns")
+    assert (Pod("p", "ns").active, Container("c").restartable_init) == (True, False)
+
+
 def test_json_of_pod():
     pod = Pod(
         "p",
