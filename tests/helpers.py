@@ -214,7 +214,8 @@ def check_lazy_names(package: ModuleType) -> None:
     copy = module_from_spec(spec)
     spec.loader.exec_module(copy)
     for name in copy.__all__:
-        assert getattr(package, name) is getattr(copy, name)
+        value = getattr(copy, name)
+        assert getattr(package, name) is value
     assert set(copy.__all__) <= set(copy.__dir__())
     with pytest.raises(AttributeError) as raised:
         _ = copy.Nothing

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from devicemanager.faults import KINDS, Effect, Fault, FaultError, InjectionPoint, kinds
-from devicemanager.faults.chaos import chaos
+from devicemanager.faults import KINDS, Effect, Fault, FaultError, InjectionPoint, chaos, kinds
 from devicemanager.faults.fault import AT, COMMON
 from devicemanager.faults.injection_point import NO_CONTEXT, FaultContext, implements
 
