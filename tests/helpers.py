@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import module_from_spec
+from types import ModuleType
 from typing import Any
 
 import attrs
+import pytest
 
 from devicemanager.core.allocation.container import AdmissionContext, AllocationSteps, PodAllocation
 from devicemanager.core.allocation.pod import DeviceHintProvider, admit_pod
@@ -199,3 +202,21 @@ class World:
         self.ledger.self_check(drafts)
         shared = {key: pods for key, pods in holders(self.ledger, drafts).items() if len(pods) > 1}
         assert shared == {}
+
+
+def check_lazy_names(package: ModuleType) -> None:
+    """Check that every name of a package can be loaded at its first use.
+
+    A second copy of the package is executed: the first can have loaded its names already.
+    """
+    spec = package.__spec__
+    assert spec is not None and spec.loader is not None
+    copy = module_from_spec(spec)
+    spec.loader.exec_module(copy)
+    for name in copy.__all__:
+        value = getattr(copy, name)
+        assert getattr(package, name) is value
+    assert set(copy.__all__) <= set(copy.__dir__())
+    with pytest.raises(AttributeError) as raised:
+        _ = copy.Nothing
+    assert str(raised.value) == f"module {package.__name__!r} has no attribute 'Nothing'"

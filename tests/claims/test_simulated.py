@@ -4,7 +4,7 @@ import pytest
 
 from devicemanager.claims.allocator import Allocator
 from devicemanager.claims.errors import DoesNotFit
-from devicemanager.claims.simulated import SimulatedHardware, simulated_classes
+from devicemanager.claims.simulated import DRIVERS, SimulatedHardware, simulated_classes
 from devicemanager.claims.store import ObjectStore
 from tests.claims.documents import claim, read
 
@@ -78,3 +78,18 @@ def test_cards_alternate_between_two_numa_nodes():
     *cards, fpgas = SimulatedHardware(gpu=3, nic=3, fpga=3).pools("n1")
     assert [numa(card.attributes) for card in cards] == [[0], [1], [0]] * 2
     assert [numa(device.attributes) for device in fpgas.devices] == [[0], [1], [0]]
+
+
+def test_drivers_and_classes_have_the_names_of_the_docs():
+    gpu, nic, fpga = SimulatedHardware(1, 1, 1).pools("n1")
+    drivers = ["gpu.example.com", "nic.example.com", "fpga.example.com"]
+    assert [pool.driver for pool in (gpu, nic, fpga)] == drivers
+    assert sorted(DRIVERS) == sorted(drivers)
+    assert {each.metadata.name: each.driver for each in simulated_classes()} == {
+        "fpga": "fpga.example.com",
+        "gpu": "gpu.example.com",
+        "gpu-partition": "gpu.example.com",
+        "gpu-monitor": "gpu.example.com",
+        "nic-bandwidth": "nic.example.com",
+        "nic-function": "nic.example.com",
+    }

@@ -94,6 +94,52 @@ def test_json_report_is_complete(tmp_path: Path) -> None:
     assert (only["id"], only["outcome"], only["seen"]) == ("R01", "fail", HOSTILE)
 
 
+def test_json_report_has_every_field(tmp_path: Path) -> None:
+    check = check_of("R01")
+    verdict = Verdict(
+        check, Outcome.FAIL, "seen", 1.23456, (Line(0.5, "plugin", "text"),), ("out",), "repeat"
+    )
+    plugin = PluginUnderTest(command=["plugin", "--flag"])
+    made = Report(plugin, (verdict,), ("vendor.com/gpu",), 7, "1.36", 3.45678)
+    expected = {
+        "schema": "devicemanager.check/v1",
+        "plugin": ["plugin", "--flag"],
+        "resources": ["vendor.com/gpu"],
+        "kubelet_version": "1.36",
+        "seed": 7,
+        "seconds": 3.457,
+        "profile": None,
+        "counts": {"fail": 1},
+        "checks": [
+            {
+                "id": "R01",
+                "severity": check.severity.value,
+                "title": check.title,
+                "outcome": "fail",
+                "seen": "seen",
+                "does": check.does,
+                "expects": check.expects,
+                "production": check.production,
+                "links": list(check.links),
+                "seconds": 1.235,
+                "timeline": [{"time": 0.5, "source": "plugin", "text": "text"}],
+                "output": ["out"],
+                "reproduce": "repeat",
+            }
+        ],
+    }
+    write(made, "json", tmp_path / "report")
+    assert (tmp_path / "report").read_text() == json.dumps(expected, indent=2) + "\n"
+
+
+def test_summary_counts_every_outcome_in_order() -> None:
+    ids = ["R01", "R02", "R03", "W01", "W02", "K01"]
+    made = report(**dict(zip(ids, Outcome, strict=True)))
+    assert made.summary == (
+        "1 passed, 1 failed, 1 with a warning, 1 skipped, 1 waived, 1 could not run in 3 s"
+    )
+
+
 def test_junit_report_counts_outcomes_by_family(tmp_path: Path) -> None:
     made = report(R01=Outcome.FAIL, R02=Outcome.SKIP, K01=Outcome.PASS, W01=Outcome.ERROR)
     write(made, "junit", tmp_path / "report")

@@ -1,13 +1,16 @@
-"""The event stream and the clocks."""
+"""The event stream."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
-from devicemanager.events.stream import Event, EventKind, EventStream
-from devicemanager.io.clock import ManualClock, SystemClock
+from devicemanager.core.errors import RequestError
+from devicemanager.events.stream import Event, EventKind, EventStream, event_kind, notify
+from devicemanager.io.clock import ManualClock
 
 STARTED, STOPPED, REJECTED = EventKind.STARTED, EventKind.STOPPED, EventKind.REJECTED
 PATIENCE = 20.0
@@ -64,7 +67,9 @@ def test_failing_callback_does_not_affect_others(caplog):
     stream.subscribe(seen.append)
     stream.publish(STARTED, "a")
     assert len(seen) == 1
-    assert "an event callback failed on started: a" in caplog.text
+    assert [record.getMessage() for record in caplog.records] == [
+        "an event callback failed on started: a"
+    ]
 
 
 def test_callback_can_publish_and_unsubscribe():
@@ -149,122 +154,218 @@ def test_event_during_evaluation_is_not_missed():
     assert len(evaluations) == 2
 
 
-def test_manual_clock_advances_only_forward():
-    clock = ManualClock(10.0)
-    clock.advance(2.5)
-    assert (clock.monotonic(), clock.time()) == (12.5, 12.5)
-    with pytest.raises(ValueError, match="does not go back"):
-        clock.advance(-1.0)
-    assert clock.monotonic() == 12.5
+# -- kinds ---------------------------------------------------------------------------------
+
+KINDS = [
+    "started",
+    "stopped",
+    "registered",
+    "registration-rejected!",
+    "replaced",
+    "promoted",
+    "devices-updated",
+    "list-suspect!",
+    "stream-ended!",
+    "endpoint-expired",
+    "admitted",
+    "rejected!",
+    "allocated",
+    "allocation-suspect!",
+    "conflict!",
+    "container-started",
+    "container-failed!",
+    "container-exited",
+    "container-back-off!",
+    "deleting",
+    "finished",
+    "terminated",
+    "device-health",
+    "health-dropped!",
+    "unknown-resource!",
+    "checkpoint-loaded",
+    "checkpoint-written",
+    "checkpoint-failed!",
+    "checkpoint-set-aside!",
+    "process-started",
+    "process-ended",
+    "pool-published",
+    "claim-allocated",
+    "claim-released",
+    "claim-deletion-waits",
+    "claim-device-gone!",
+    "claim-unknown!",
+    "claims-loaded",
+    "claims-failed!",
+    "claims-set-aside!",
+    "fault",
+    "server-error!",
+]
+"""Names of all events in order, as users and clients know them; warnings end with ``!``."""
 
 
-def test_manual_clock_calls_timers_in_order_at_their_times():
-    clock = ManualClock(10.0)
-    called: list[tuple[str, float]] = []
-
-    def timer(name, when):
-        return clock.call_at(when, lambda: called.append((name, clock.monotonic())))
-
-    timer("second", 12.0)
-    cancel = timer("never", 11.5)
-    timer("first", 11.0)
-    clock.call_at(11.0, lambda: timer("inner", 12.5))
-    cancel()
-    clock.advance(0.9)
-    assert called == []
-    clock.advance(1.6)
-    assert called == [("first", 11.0), ("second", 12.0), ("inner", 12.5)]
-    assert clock.monotonic() == 12.5
-    cancel()
-    clock.advance(10.0)
-    assert len(called) == 3
+def test_kinds_and_warnings_are_those_that_clients_know():
+    stream = EventStream()
+    for kind in EventKind:
+        stream.publish(kind, "")
+    found = [f"{event.kind.value}{'!' * event.is_warning}" for event in stream.recent()]
+    assert found == KINDS
+    assert [kind.name.lower().replace("_", "-") for kind in EventKind] == list(EventKind)
 
 
-def test_system_clock_fires_and_cancels_timers():
-    clock = SystemClock()
-    before = set(threading.enumerate())
-    fired = threading.Event()
-    cancel = clock.call_at(clock.monotonic() + 0.01, fired.set)
-    never = clock.call_at(float("inf"), fired.clear)
-    assert fired.wait(PATIENCE)
-    cancel()
-    never()
-    assert fired.is_set()
-    assert set(threading.enumerate()) <= before
+def test_event_kind_is_read_from_its_name():
+    assert event_kind("device-health") is EventKind.DEVICE_HEALTH
+    assert event_kind(REJECTED) is REJECTED
+    with pytest.raises(RequestError, match=r"^unknown event 'no': use one of started, stopped, "):
+        event_kind("no")
+    with pytest.raises(RequestError, match="unknown event 'no'"):
+        EventStream().recent("started", "no")
 
 
-def test_timers_of_system_clock_share_one_thread(monkeypatch):
-    failures = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: failures.append(args.exc_value))
-    others = set(threading.enumerate())  # includes timers of kubelets that other tests left open
-    clock = SystemClock()
-    called, both = [], threading.Event()
-
-    def fails():
-        raise SystemExit("no")
-
-    def second():
-        called.append(threading.current_thread())
-        both.set()
-
-    now = clock.monotonic()
-    last = [clock.call_at(now + 3600 + each, both.clear) for each in range(20)]
-    clock.call_at(now + 0.002, second)
-    clock.call_at(now + 0.001, lambda: called.append(threading.current_thread()))
-    clock.call_at(now, fails)
-    assert both.wait(PATIENCE)
-    assert [str(error) for error in failures] == ["no"]
-    (thread,) = set(called)
-    assert thread.name == "timer" and thread.daemon
-    timers = [each for each in threading.enumerate() if each.name == "timer"]
-    assert [each for each in timers if each not in others] == [thread]
-    for cancel in last:
-        cancel()
-    assert not thread.is_alive()
-    both.clear()
-    clock.call_at(clock.monotonic(), both.set)
-    assert both.wait(PATIENCE), "no new thread for a timer after the last one ended"
+# -- details -------------------------------------------------------------------------------
 
 
-def test_cancel_waits_only_for_timers_own_callback():
-    clock = SystemClock()
-    entered, leave, inside = threading.Event(), threading.Event(), threading.Event()
-    ended = []
-
-    def slow():
-        cancel()  # must not wait, because the callback itself calls it
-        entered.set()
-        leave.wait(PATIENCE)
-        ended.append(True)
-
-    cancel = clock.call_at(clock.monotonic(), slow)
-    other = clock.call_at(clock.monotonic() + 3600, inside.set)
-    assert entered.wait(PATIENCE)
-    other()
-    assert not ended
-    leave.set()
-    cancel()
-    assert ended
+def test_events_are_numbered_from_1():
+    stream = EventStream(ManualClock(7.0))
+    assert (stream.latest, stream.now()) == (0, 7.0)
+    for name in "ab":
+        stream.publish(STARTED, name)
+    assert [event.number for event in stream.recent()] == [1, 2]
+    assert stream.latest == 2
 
 
-def test_timer_without_thread_raises_and_is_removed(monkeypatch):
-    clock = SystemClock()
-    ended = threading.Event()
-
-    def none(self):
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", none)
-        with pytest.raises(RuntimeError):
-            clock.call_at(clock.monotonic(), ended.set)
-    fired = threading.Event()
-    clock.call_at(clock.monotonic() + 0.001, fired.set)
-    assert fired.wait(PATIENCE)
-    assert not ended.is_set()
+def test_event_without_subject_has_defaults():
+    event = Event(1.0, STARTED, "up")
+    assert (event.resource, event.pod, event.details, event.number) == (None, None, {}, 0)
+    assert event == Event(1.0, STARTED, "up", number=3)
 
 
-def test_system_clock_readings():
-    clock = SystemClock()
-    assert clock.monotonic() <= clock.monotonic()
-    assert clock.time() > 1_600_000_000
+@pytest.mark.parametrize(("keep", "stored"), [(1, 1), (16, 16), (17, 17), (40, 40)])
+def test_stream_stores_the_given_number_of_events(keep: int, stored: int):
+    stream = EventStream(keep=keep)
+    for number in range(41):
+        stream.publish(STARTED, str(number))
+    assert messages(stream) == [str(number) for number in range(41 - stored, 41)]
+
+
+def test_stream_stores_1000_events_by_default():
+    stream = EventStream()
+    for _ in range(1002):
+        stream.publish(STARTED, "")
+    assert [event.number for event in stream.recent()] == [*range(3, 1003)]
+
+
+@pytest.mark.parametrize("length", [511, 512, 513])
+def test_resource_is_cut_after_512_characters(length: int):
+    stream = EventStream()
+    stream.publish(STARTED, "", resource="x" * length)
+    assert len(stream.recent()[0].resource) == min(length, 512)
+
+
+# -- subscriptions -------------------------------------------------------------------------
+
+
+def test_subscribe_rejects_what_is_not_callable():
+    stream = EventStream()
+    with pytest.raises(TypeError, match=r"^invalid callback 3: expected a callable$"):
+        stream.subscribe(3)
+    stream.publish(STARTED, "a")
+
+
+@pytest.mark.parametrize("error", [SystemExit("no"), ZeroDivisionError()])
+def test_notify_logs_every_error(error: BaseException, caplog: pytest.LogCaptureFixture):
+    seen = []
+
+    def fail(value: str) -> None:
+        raise error
+
+    notify([fail, seen.append], "value", "a test")
+    assert seen == ["value"]
+    (record,) = caplog.records
+    assert (record.name, record.getMessage()) == ("devicemanager", "a test failed on value")
+
+
+def test_keyboard_interrupt_of_a_callback_reaches_the_publisher():
+    stream = EventStream()
+
+    def interrupt(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    stop = stream.subscribe(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        stream.publish(STARTED, "a")
+    assert not stream.is_delivering
+    stop()
+    stream.publish(STARTED, "b")
+    assert messages(stream) == ["a", "b"]
+
+
+def test_is_delivering_distinguishes_streams_and_nesting():
+    outer, inner = EventStream(), EventStream()
+    seen = []
+
+    def note() -> None:
+        seen.append((outer.is_delivering, inner.is_delivering))
+
+    def publish(event: Event) -> None:
+        note()
+        inner.publish(STARTED, "inner")
+        note()
+
+    outer.subscribe(publish)
+    inner.subscribe(lambda event: note())
+    outer.publish(STARTED, "outer")
+    note()
+    assert seen == [(True, False), (True, True), (True, False), (False, False)]
+
+
+# -- waits ---------------------------------------------------------------------------------
+
+
+class Waits(threading.Condition):
+    """A condition that does not wait: it records the timeouts, and calls a function instead."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        super().__init__(threading.RLock())
+        self.after = after
+        self.waited: list[float] = []
+        self.notified = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.append(timeout)
+        self.after()
+        return True
+
+    def notify_all(self) -> None:
+        self.notified += 1
+
+    def notify(self, n: int = 1) -> None:
+        raise AssertionError("notify_all calls notify only for real waiters")
+
+
+@pytest.mark.parametrize(("timeout", "pause"), [(20, 0.25), (0.2, 0.2)])
+def test_wait_evaluates_condition_after_a_pause_without_event(timeout: float, pause: float):
+    """A condition can become true by time alone."""
+    stream = EventStream()
+    stream._changed = changed = Waits(lambda: None)
+    evaluated = []
+    assert stream.wait_for(lambda: len(evaluated) == 2 or bool(evaluated.append(1)), timeout)
+    assert changed.waited == pytest.approx([pause] * 2, abs=0.15)
+    assert max(changed.waited) <= pause
+
+
+def test_event_wakes_a_wait_and_nothing_else():
+    stream = EventStream()
+    stream._changed = changed = Waits(lambda: stream.publish(STARTED, "now"))
+    stream.publish(STARTED, "no wait yet")
+    assert changed.notified == 0
+    assert stream.wait_for(lambda: len(stream.recent()) == 2, PATIENCE)
+    assert changed.notified == 1
+    stream.publish(STARTED, "the wait is over")
+    assert changed.notified == 1
+
+
+def test_wait_ends_after_its_timeout():
+    stream = EventStream()
+    start = time.monotonic()
+    assert stream.wait_for(lambda: False, 0.02) is False
+    assert time.monotonic() - start >= 0.02

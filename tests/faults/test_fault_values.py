@@ -196,6 +196,15 @@ def test_read_faults_rejects_missing_file_and_directory(tmp_path: Path) -> None:
         read_faults(tmp_path)
 
 
+def test_read_faults_limits_the_size_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "faults.yaml"
+    path.write_text("[]".ljust(1 << 20))
+    assert read_faults(path) == (None, ())
+    path.write_text("[]".ljust((1 << 20) + 1))
+    with pytest.raises(FaultError, match="cannot be read: 1048577 bytes, more than the 1048576"):
+        read_faults(path)
+
+
 def test_read_faults_reads_the_example_of_the_docs(tmp_path: Path) -> None:
     example = re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert example is not None

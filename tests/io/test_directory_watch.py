@@ -8,7 +8,13 @@ import pytest
 from devicemanager.claims.directory import ClaimsDirectory
 from devicemanager.claims.errors import ClaimsError
 from devicemanager.core.errors import DeviceManagerError
-from devicemanager.io.directory_watch import FollowedDirectory
+from devicemanager.io.directory_watch import (
+    FollowedDirectory,
+    check_directory,
+    is_complete_at_once,
+    is_pivot,
+)
+from devicemanager.io.watch import Change, ChangeKind
 from devicemanager.kubelet.pods.static_pods import ManifestDirectoryError, StaticPods
 
 
@@ -79,3 +85,45 @@ def test_failed_thread_start_ends_watch(tmp_path, monkeypatch):
         directory.start()
     assert directory._watch._observer is None
     directory.stop()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (Change(ChangeKind.MOVED, "..data_tmp", "..data"), True),
+        (Change(ChangeKind.CREATED, "..data"), True),
+        (Change(ChangeKind.CREATED, "data"), False),
+        (Change(ChangeKind.DELETED, ""), False),
+    ],
+)
+def test_update_of_mounted_configmap_replaces_data(change, expected):
+    assert is_pivot(change) is expected
+
+
+def test_links_are_complete_at_once(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("absent")
+    assert [is_complete_at_once(tmp_path / name) for name in ("file", "link", "absent")] == [
+        False,
+        True,
+        False,
+    ]
+    (tmp_path / "hard").hardlink_to(tmp_path / "file")
+    assert is_complete_at_once(tmp_path / "hard")
+    assert is_complete_at_once(tmp_path / "file")
+
+
+def test_followed_path_must_be_a_directory(tmp_path):
+    check_directory(tmp_path, "x", ValueError)
+    (tmp_path / "file").touch()
+    with pytest.raises(KeyError, match=f"claims directory {tmp_path}/file is not a directory"):
+        check_directory(tmp_path / "file", "claims directory", KeyError)
+    with pytest.raises(KeyError, match=f"claims directory {tmp_path}/none does not exist"):
+        check_directory(tmp_path / "none", "claims directory", KeyError)
+
+
+def test_changes_have_the_names_of_inotify():
+    assert [kind.value for kind in ChangeKind] == [
+        "created", "modified", "closed", "moved", "deleted", "attrib",
+    ]  # fmt: skip
+    assert Change(ChangeKind.CREATED, "a").new_name == ""

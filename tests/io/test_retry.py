@@ -80,3 +80,18 @@ def test_jitter_makes_no_wait_longer() -> None:
     assert all(0 <= wait <= 0.5 * 2**n for n, wait in enumerate(slept))
     assert max(slept) <= 4
     assert len(set(slept)) > 1
+
+
+def test_last_error_is_raised_after_the_given_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    flaky = Flaky(*(KeyError(i) for i in range(9)))
+    with pytest.raises(KeyError, match="3"):
+        retry(flaky, KeyError, sleep=sleep, first_wait=1, longest_wait=1, seconds=3, attempts=8)
+    assert slept == [1, 1, 1]

@@ -1,6 +1,7 @@
 """Read files that other users control, without blocking and up to a limit."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,29 @@ def test_unreadable_file_raises_oserror(tmp_path: Path) -> None:
     for name in ("absent", "loop"):
         with pytest.raises(OSError, match=name):
             read_regular(tmp_path / name, 10)
+
+
+def test_each_kind_of_file_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        for path, kind in (
+            (tmp_path, "a directory"),
+            (tmp_path / "pipe", "a pipe"),
+            (tmp_path / "socket", "a socket"),
+            (Path("/dev/null"), "a device"),
+        ):
+            with pytest.raises(NotRegular) as raised:
+                read_regular(path, 10)
+            assert str(raised.value) == f"{kind}, not a regular file"
+
+
+def test_limit_is_exact(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    assert read_regular(path, 3) == b"abc"
+    with pytest.raises(TooLarge) as raised:
+        read_regular(path, 2)
+    assert str(raised.value) == "3 bytes, more than the 2 allowed"
+    path.write_bytes(b"")
+    assert read_regular(path, 0) == b""

@@ -37,6 +37,7 @@ def changes(source):
         ("if ready:\n    x = y", [("ready", "(not ready)")]),
         ("x = [a for a in b if a > c]", [("a > c", "(a >= c)")]),
         ("try:\n    raise e\nexcept E:\n    g()", [("raise e", "pass"), ("g()", "pass")]),
+        ("class A(Enum):\n    RED = 'a label', 7\n    BLUE = 8", [("7", "(8)"), ("8", "(9)")]),
         ("match x:\n    case 1 if a in b:\n        pass", [("a in b", "(a not in b)")]),
     ],
 )
@@ -58,6 +59,8 @@ def test_mutants_of_each_kind_of_statement(source, expected):
         "class A:\n    def __init__(self):\n        self.a = b",
         "_log.warning('Text %s', a, extra=b)",
         "Key: TypeAlias = 'tuple[str, str]'",
+        "class A(Enum):\n    RED = 'a label', point",
+        "class A(TypedDict, total=False):\n    a: str",
         "Mode = Literal['a', 'b']",
         "a = cast('B', b)",
     ],

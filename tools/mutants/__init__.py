@@ -14,7 +14,7 @@ Invariants:
   machine may be busy.
 
 Not mutated: docstrings, comments, type annotations, log texts, f-strings, ``__all__``,
-decorators, imports.
+decorators, imports, labels of enum members.
 
 Start with ``__main__``. Why not an existing tool: mutmut forks a process with gRPC loaded,
 which gRPC does not survive, and skips module-level code; cosmic-ray runs the same tests for

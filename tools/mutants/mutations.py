@@ -149,10 +149,22 @@ def _is_left_alone(node: ast.stmt) -> bool:
 
 def _parts(node: ast.stmt) -> Iterator[ast.AST]:
     """Yield the statements and expressions inside, without annotations and decorators."""
+    match node:
+        case ast.ClassDef(bases=[ast.Name(id="Enum")], body=members):
+            yield from map(_unlabelled, members)
+            return
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list", "bases", "targets", "type_params"}:
             continue
         yield from _flattened(value)
+
+
+def _unlabelled(member: ast.stmt) -> ast.stmt:
+    """Remove the label of an enum member, as in ``RED = "label", 3``: it only makes it unique."""
+    match member:
+        case ast.Assign(value=ast.Tuple(elts=[ast.Constant(value=str()), *others]) as value):
+            value.elts = others
+    return member
 
 
 def _flattened(value: object) -> Iterator[ast.AST]:
@@ -164,8 +176,10 @@ def _flattened(value: object) -> Iterator[ast.AST]:
             yield value
         case ast.arguments():
             yield from _flattened([*value.defaults, *value.kw_defaults])
-        case ast.keyword(arg="strict" | "repr"):
-            return  # zip(strict=) states what always holds; attrs' repr= is for debuggers
+        case ast.keyword(arg="strict" | "repr" | "total"):
+            # zip(strict=) states what always holds, attrs' repr= is for debuggers, and
+            # TypedDict's total= for type checkers.
+            return
         case ast.excepthandler() | ast.match_case() | ast.withitem() | ast.keyword():
             for name, inner in ast.iter_fields(value):
                 if name not in {"type", "pattern"}:

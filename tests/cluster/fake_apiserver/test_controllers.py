@@ -3,8 +3,13 @@
 import pytest
 
 from devicemanager.cluster.fake_apiserver import FakeApiServer
-from devicemanager.cluster.fake_apiserver.controllers import NodeLifecycle, reconcile_jobs
+from devicemanager.cluster.fake_apiserver.controllers import (
+    Controllers,
+    NodeLifecycle,
+    reconcile_jobs,
+)
 from devicemanager.cluster.fake_apiserver.scheduler import schedule
+from tests.timing import wait_until
 
 GPU = "vendor.com/gpu"
 MINE = {"key": "mine", "value": "true", "effect": "NoSchedule"}
@@ -128,3 +133,16 @@ def test_job_fails_after_its_backoff_limit(apiserver):
     reconcile_jobs(apiserver)
     assert apiserver.get("jobs", "j")["status"]["conditions"][0]["type"] == "Failed"
     assert len(apiserver.all("pods")) == 2
+
+
+def test_controllers_run_inside_their_block_only(apiserver):
+    pod(apiserver, "p")
+    with Controllers(apiserver) as controllers:
+        assert [thread.name for thread in controllers._threads] == [
+            "lifecycle",
+            "scheduler",
+            "jobs",
+        ]
+        node(apiserver, "a")
+        wait_until(lambda: placed(apiserver) == {"p": "a"})
+    assert not any(thread.is_alive() for thread in controllers._threads)

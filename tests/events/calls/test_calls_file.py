@@ -14,6 +14,7 @@ from devicemanager.events.calls import Call, CallLog, call_data
 from devicemanager.events.calls.file import SCHEMA, CallsFile
 from devicemanager.events.calls.log import CallRecorder
 from devicemanager.events.stream import EventStream
+from tests.timing import wait_until
 
 
 def recorder_of(calls: CallLog) -> CallRecorder:
@@ -40,6 +41,23 @@ def test_open_file_gets_line_per_call(tmp_path: Path) -> None:
     assert lines(path) == [
         {"schema": SCHEMA, **call_data(call)} for call in calls() if 1 < call.number < 8
     ]
+
+
+def test_call_is_in_the_file_before_it_is_closed(tmp_path: Path) -> None:
+    calls = CallLog(EventStream(), 100, 1000)
+    path = tmp_path / "calls"
+    with CallsFile(path, calls, pytest.fail):
+        for count in (1, 2):
+            recorder_of(calls).begin("Allocate").answered(b"")
+            wait_until(lambda count=count: len(lines(path)) == count)
+    assert {line["schema"] for line in lines(path)} == {"devicemanager.call/v1"}
+    assert calls._subscribers == ()
+
+
+def test_file_without_calls_can_be_closed(tmp_path: Path) -> None:
+    with CallsFile(tmp_path / "calls", CallLog(EventStream(), 100, 1000), pytest.fail):
+        pass
+    assert lines(tmp_path / "calls") == []
 
 
 class SlowLog(CallLog):

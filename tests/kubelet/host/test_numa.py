@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from devicemanager.kubelet.host.numa import NumaError, from_file, from_host, read_numa
+from devicemanager.kubelet.host.numa import (
+    NumaError,
+    as_content,
+    from_content,
+    from_file,
+    from_host,
+    read_numa,
+)
 
 GIB = 1 << 30
 
@@ -147,3 +154,19 @@ def test_invalid_sysfs_file_is_named(tmp_path: Path) -> None:
     distance.unlink()
     with pytest.raises(NumaError, match=r"cannot read .*node2/distance: No such file"):
         from_host(root)
+
+
+def test_machine_becomes_plain_data_and_back(tmp_path: Path) -> None:
+    machine = from_host(two_nodes(tmp_path))
+    assert as_content(machine) == {
+        "nodes": [0, 2],
+        "distances": [[10, 21], [21, 10]],
+        "cpus": {"0": [0, 1, 4], "2": []},
+        "memory": {"memory": {"0": 2 << 20, "2": 1 << 20}},
+    }
+    assert from_content("x", as_content(machine)) == machine
+    plain = read_numa("0,1")
+    assert as_content(plain)["distances"] == [[10, 20], [20, 10]]
+    assert from_content("x", as_content(plain)) == plain
+    without = from_host(tmp_path / "no-numa")
+    assert as_content(without) == {"nodes": [0], "distances": None, "cpus": {}, "memory": {}}

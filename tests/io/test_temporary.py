@@ -1,0 +1,36 @@
+"""Temporary directories with paths short enough for sockets."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from devicemanager.io.temporary import ADVICE, NoDirectory, short_directory
+
+
+@pytest.mark.parametrize(("length", "is_used"), [(30, True), (31, False)])
+def test_short_tmpdir_is_used(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, length: int, is_used: bool
+) -> None:
+    chosen = directory / ("d" * (length - len(str(directory)) - 1))
+    chosen.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(chosen))
+    made = short_directory()
+    try:
+        assert made.parent == (chosen if is_used else Path("/tmp"))
+        assert made.name.startswith("dm-") and made.is_dir()
+        assert made.stat().st_mode & 0o777 == 0o700
+    finally:
+        made.rmdir()
+
+
+def test_missing_tmpdir_is_an_error_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/none")
+    with pytest.raises(NoDirectory) as raised:
+        short_directory()
+    assert str(raised.value) == (
+        "cannot make a temporary directory in /tmp/none: No such file or directory"
+    )
+    assert ADVICE == "set TMPDIR to a directory of at most 30 bytes"
