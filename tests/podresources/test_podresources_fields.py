@@ -19,6 +19,7 @@ from podresources import (
     decoding,
     encoding,
 )
+from podresources.counters import LABEL, PREFIX
 from podresources.profile import ALL, Profile
 from podresources.rendering import allocatable_data, pod_data
 
@@ -223,3 +224,7 @@ def test_counters_have_separate_metrics_by_default() -> None:
     for kind in ("list", "get_allocatable", "get"):
         counters.requested("v1", kind)
     assert sorted(counters.snapshot().values()) == [1, 1, 1, 3]
+
+
+def test_metrics_have_the_kubelets_label() -> None:
+    assert (PREFIX, LABEL) == ("kubelet_pod_resources_endpoint", "server_api_version")

@@ -250,6 +250,27 @@ def test_unavailable_is_explained_by_what_is_at_the_path(directory: Path) -> Non
         closed.list()
 
 
+def test_client_sends_the_request_of_each_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, bytes]] = []
+    with PodResourcesClient(tmp_path / "kubelet.sock") as client:
+        monkeypatch.setattr(client, "_call", lambda *call: sent.append(call) or b"")
+        client.list()
+        client.get_allocatable()
+        client.list_v1alpha1()
+        client.get("p", "ns")
+        client.get("p")
+    lister = "PodResourcesLister"
+    assert sent == [
+        (f"/v1.{lister}/List", b""),
+        (f"/v1.{lister}/GetAllocatableResources", b""),
+        (f"/v1alpha1.{lister}/List", b""),
+        (f"/v1.{lister}/Get", b"\n\x01p\x12\x02ns"),
+        (f"/v1.{lister}/Get", b"\n\x01p\x12\x07default"),
+    ]
+
+
 def test_client_has_the_kubelets_path_and_limit() -> None:
     with PodResourcesClient() as client:
         assert str(client.socket_path) == "/var/lib/kubelet/pod-resources/kubelet.sock"
