@@ -27,10 +27,10 @@ from __future__ import annotations
 from devicemanager.io.lazy import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
-    from devicemanager.faults.chaos import chaos
     from devicemanager.faults.fault import Fault, FaultError, read_faults
     from devicemanager.faults.injection_point import Effect, InjectionPoint
     from devicemanager.faults.kinds import KINDS, Kind, Option
+    from devicemanager.faults.random_faults import chaos
     from devicemanager.faults.registry import FaultRegistry
     from devicemanager.faults.states import FaultState
 
@@ -60,7 +60,7 @@ __getattr__, __dir__ = lazy_names(
         "InjectionPoint": "injection_point",
         "Kind": "kinds",
         "Option": "kinds",
-        "chaos": "chaos",
+        "chaos": "random_faults",
         "read_faults": "fault",
     },
 )

@@ -93,8 +93,8 @@ def test_missing_package_of_ours_is_an_error(
     with pytest.raises(ImportError) as raised:
         _import("protos")
     assert str(raised.value) == (
-        f"{project} hides the package protos that comes with devicemanager: rename it, or move "
-        "it into a package"
+        f"{project} hides the package protos that comes with devicemanager: rename {project}, or "
+        "move it into a package"
     )
     assert imported == []
 
