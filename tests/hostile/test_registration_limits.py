@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import socket
@@ -316,7 +317,9 @@ def test_reused_loop_has_no_tasks_of_its_first_user(loops: IdlePool[Running]) ->
         assert second.run(tasks()).result(20) == 1
         second.run(task())
         assert began.get(timeout=20) is thread
+        gc.collect()  # asyncio has only weak references to tasks
         second.stop()
+        assert ends == ["first", "first"]
     assert not thread.is_alive()
     assert not residue.Residue.now().surplus(before)
 

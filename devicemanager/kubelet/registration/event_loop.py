@@ -42,6 +42,9 @@ class LoopThread:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._stopped = False
+        # asyncio has only weak references to tasks. A future refers to its task, so a task whose
+        # future the caller drops is not garbage collected while it waits.
+        self._unfinished: set[Future[Any]] = set()
 
     def run(self, task: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a task; ``stop`` cancels its future.
@@ -60,7 +63,11 @@ class LoopThread:
             except BaseException:
                 task.close()
                 raise
-            return asyncio.run_coroutine_threadsafe(task, loop)
+            future = asyncio.run_coroutine_threadsafe(task, loop)
+            self._unfinished.add(future)
+        # Without the lock: the callback runs at once if the task has already ended.
+        future.add_done_callback(self._unfinished.discard)
+        return future
 
     def stop(self) -> None:
         """Cancel every task. Return the thread to the pool or end it.
