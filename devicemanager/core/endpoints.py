@@ -127,6 +127,10 @@ class Endpoints:
         was none (the kubelet's ``allDevices``)."""
         return self.devices(resource) or self._removed.get(resource)
 
+    def forget_list(self, resource: ResourceName) -> None:
+        """Forget the last list of a resource that was removed."""
+        self._removed.pop(resource, None)
+
     def serving(self, resource: ResourceName) -> EndpointInfo | None:
         """Return the endpoint that allocates: the newest connected one, else the stopped one;
         None if the resource is unknown."""

@@ -125,10 +125,10 @@ class DeviceList:
 
     def is_healthy(self, number: int) -> bool:
         """True if a device may be allocated."""
-        # Not by its bit in ``healthy``: each test would create an integer as long as the
-        # list, which is quadratic for callers that test all devices.
         if self.mixed and self.mixed >> number & 1:
             return True
+        # Not by its bit in ``healthy``: each test would create an integer as long as the
+        # list, which is quadratic for callers that test all devices.
         return self.healthy != 0 and self.health[number] == HEALTHY
 
     def disconnected(self) -> DeviceList:

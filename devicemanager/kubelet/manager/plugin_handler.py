@@ -205,9 +205,7 @@ class ClientHandler:
                     continue  # the list of another plugin was applied meanwhile
                 if self._closed or not state.endpoints.update(endpoint, devices):
                     return
-                applied = self._apply(resource, change)
-                if "Q29" in self._quirks:
-                    applied = attrs.evolve(applied, must_write=True)
+                applied = self._apply(resource, change, is_list=True)
                 # Before the next admission computes hints: the policy must know all nodes of the
                 # devices.
                 lacking = self._make_room(devices.device_index.per_node)
@@ -245,11 +243,8 @@ class ClientHandler:
             connection = state.connections.pop(ended, None)
             if departure is not None:
                 resource = departure.endpoint.resource
-                applied = self._apply(resource, _Change.of(departure.before, departure.after))
-                if "Q29" in self._quirks:
-                    applied = attrs.evolve(applied, must_write=False)
-                if "Q9" in self._quirks:
-                    applied = attrs.evolve(applied, held={})
+                change = _Change.of(departure.before, departure.after)
+                applied = self._apply(resource, change, is_list=False)
         if connection is not None:
             connection.close()
         if departure is None:
@@ -330,8 +325,11 @@ class ClientHandler:
         for connection in connections:
             connection.join()
 
-    def _apply(self, resource: ResourceName, change: _Change) -> _Applied:
-        """Put a new list into the checkpoint and find the pods it concerns; needs the lock."""
+    def _apply(self, resource: ResourceName, change: _Change, *, is_list: bool) -> _Applied:
+        """Put a new list into the checkpoint and find the pods it concerns; needs the lock.
+
+        Without ``is_list``, a plugin has disconnected.
+        """
         # The first list of a resource is a change even if it has no devices: the file
         # names the resource from then on.
         must_write = bool(change.changes) or not self._state.is_noted(resource)
@@ -339,7 +337,11 @@ class ClientHandler:
             self._state.note_list(resource, change.healthy)
         # After a restart the file can differ from the lists although the list did not change.
         must_write |= self._state.is_stale
-        touched = _reported_differently(change) if "Q9" in self._quirks else change.touched
+        if "Q29" in self._quirks:
+            must_write = is_list
+        touched = change.touched
+        if "Q9" in self._quirks:
+            touched = _reported_differently(change) if is_list else frozenset()
         held = self._holders(resource, touched)
         return _Applied(change.changes, held, change.after, must_write)
 
@@ -347,13 +349,11 @@ class ClientHandler:
         self, resource: ResourceName, touched: frozenset[DeviceId]
     ) -> dict[PodUid, set[DeviceId]]:
         ledger = self._state.ledger
-        if "Q8" not in self._quirks:
-            held = ledger.pods_using(resource, touched)
-            return _first_holders(held) if "Q32" in self._quirks else held
         # Q8: the kubelet compares IDs without the resource, so a device of another resource with
         # the same ID counts, too.
-        held = {}
-        for name, _ in ledger.resources():
+        names = [name for name, _ in ledger.resources()] if "Q8" in self._quirks else [resource]
+        held: dict[PodUid, set[DeviceId]] = {}
+        for name in names:
             for pod, ids in ledger.pods_using(name, touched).items():
                 held.setdefault(pod, set()).update(ids)
         return _first_holders(held) if "Q32" in self._quirks else held

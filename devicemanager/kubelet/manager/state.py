@@ -269,7 +269,7 @@ class State:
         self._document.remove(pod)
         # Last: while the ledger has the pod, this can be repeated after an interrupt.
         self.ledger.release(pod)
-        return not self.frees_late
+        return True
 
     def reusable(self, pod: PodUid) -> Reusable:
         """Return the devices of init containers that a pod's containers may reuse.

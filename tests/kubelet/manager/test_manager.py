@@ -639,6 +639,30 @@ def test_reading_capacities_expires_nothing():
     assert counts(harness) == ({}, {})
 
 
+@pytest.mark.parametrize("in_use", [False, True])
+def test_last_list_is_kept_while_a_pod_has_devices(in_use):
+    # Otherwise plugins with ever new names could fill the memory.
+    harness = Harness()
+    plugin = harness.plugin("a")
+    if in_use:
+        harness.manager.admit(pod("p", gpu=1))
+    plugin.leave()
+    harness.clock.advance(301.0)
+    assert counts(harness) == ({}, {})
+    assert (harness.manager.state.endpoints.last_list(GPU) is not None) is in_use
+
+
+def test_hints_are_empty_after_the_grace_period():
+    # The kubelet still has the last list, without healthy devices (N3: GetTopologyHints, v1.37).
+    harness = Harness(topology_policy="restricted")
+    plugin = super(Harness, harness).plugin([device("a", 0), device("b", 0)])
+    harness.manager.admit(pod("p", gpu=1))
+    plugin.leave()
+    harness.clock.advance(301.0)
+    with pytest.raises(Rejected, match="TopologyAffinityError"):
+        harness.manager.admit(pod("q", gpu=1))
+
+
 def test_nothing_expires_after_close():
     harness = Harness()
     harness.plugin("a").leave()
