@@ -29,13 +29,11 @@ RESOURCE: Final = "bench.example.com/device"
 _DEVICE: Final = dp.DeviceSpec(
     container_path="/dev/bench0", host_path="/dev/bench0", permissions="rw"
 )
-_ANSWER: Final = dp.AllocateResponse(
-    container_responses=[
-        dp.ContainerAllocateResponse(
-            envs={"BENCH_VISIBLE_DEVICES": "device-00000"}, devices=[_DEVICE]
-        )
-    ]
-).SerializeToString()
+CONTAINER_RESPONSE: Final = dp.ContainerAllocateResponse(
+    envs={"BENCH_VISIBLE_DEVICES": "device-00000"}, devices=[_DEVICE]
+)
+"""The plugin's response for each container."""
+_ANSWER: Final = dp.AllocateResponse(container_responses=[CONTAINER_RESPONSE]).SerializeToString()
 _STREAMS: Final = 4
 
 

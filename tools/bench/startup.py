@@ -21,7 +21,7 @@ from devicemanager.kubelet.mock import MockKubelet
 from tools.bench.clock import now, timed
 from tools.bench.environment import pod
 from tools.bench.model import Case, Measurement, Scale
-from tools.bench.plugin import RESOURCE
+from tools.bench.plugin import CONTAINER_RESPONSE, RESOURCE
 
 _TIMEOUT: Final = 30.0
 _PACKAGES: Final = ("devicemanager", "checkpoint", "podresources", "protos")
@@ -190,15 +190,19 @@ def _restart(entries: int, count: int) -> list[Measurement]:
         for _ in range(count):
             kubelet = MockKubelet(root)
             taken.append(timed(kubelet.start))
+            if len(kubelet.manager.pods()) != entries:
+                raise RuntimeError(f"the kubelet did not restore {entries} entries")
             kubelet.stop()
     return [Measurement(f"restart with {entries} entries, to serving", taken, at_most=500)]
 
 
 def _saved(entries: int) -> checkpoint.Checkpoint:
     ids = tuple(f"device-{number:05}" for number in range(entries))
+    # A valid response: the kubelet drops entries with others.
+    response = CONTAINER_RESPONSE.SerializeToString()
     return checkpoint.Checkpoint(
         tuple(
-            checkpoint.PodDevicesEntry(pod(number).uid, "main", RESOURCE, {-1: (id_,)}, bytes(60))
+            checkpoint.PodDevicesEntry(pod(number).uid, "main", RESOURCE, {-1: (id_,)}, response)
             for number, id_ in enumerate(ids)
         ),
         {RESOURCE: ids},
