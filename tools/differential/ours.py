@@ -23,6 +23,7 @@ from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects import manifests
+from devicemanager.testing.fakes import FakeCall
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
@@ -31,15 +32,16 @@ from protos import podresources_v1_grpc as pr_grpc
 from protos import podresources_v1alpha1 as old
 from protos import podresources_v1alpha1_grpc as old_grpc
 from tools.differential.deviations import steps_of
-from tools.differential.plain import (
+from tools.differential.plain import plain_affinity, plain_answer, plain_options
+from tools.replay.admission import checkpoint_of
+from tools.replay.scenario import (
     Plain,
-    RecordingPlugin,
+    ScenarioPlugin,
+    device_of,
     manifest,
-    plain_affinity,
-    plain_answer,
-    plain_options,
+    plain_call,
+    plain_hints,
 )
-from tools.replay.admission import checkpoint_of, device_of, plain_hints
 
 Outcomes = list[Plain]
 
@@ -90,8 +92,8 @@ class _Node:
     def __init__(self, kubelet: MockKubelet, scenario: Mapping[str, Any]) -> None:
         self._kubelet = kubelet
         self._quiet = bool(scenario.get("quiet"))
-        self._plugins: dict[str, RecordingPlugin] = {}
-        self._old: dict[str, list[RecordingPlugin]] = {}
+        self._plugins: dict[str, ScenarioPlugin] = {}
+        self._old: dict[str, list[ScenarioPlugin]] = {}
         self._names = 0
         self._calls: list[Plain] = []
         for resource, described in sorted(scenario.get("resources", {}).items()):
@@ -148,7 +150,11 @@ class _Node:
         name = f"plugin-{self._names}.sock"
         if same_socket and before is not None:
             name = before.name
-        plugin = RecordingPlugin(name, resource, described, self._calls)
+
+        def record(call: FakeCall) -> None:
+            self._calls.append(plain_call(call) | {"resource": resource})
+
+        plugin = ScenarioPlugin(name, resource, described, record)
         plugin.register(self._kubelet.manager.plugins, name)
         # The kubelet does not disconnect a replaced plugin: it can still disconnect later.
         if before is not None:

@@ -13,37 +13,30 @@ from typing import Any
 
 import checkpoint
 from checkpoint import PodDevicesEntry
-from devicemanager.core import bitset
-from devicemanager.core.devices import Device
 from devicemanager.core.errors import RpcError
-from devicemanager.core.ids import ContainerName, DeviceId, PodUid, ResourceName
+from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 from devicemanager.core.pods import Container, Pod
 from devicemanager.core.rejection import Rejected
-from devicemanager.core.runoptions import ContainerSettings
-from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
+from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.core.versions.quirks import quirks_of
 from devicemanager.core.versions.version import KubeletVersion, VersionError
 from devicemanager.kubelet.manager.manager import DeviceManager
 from devicemanager.kubelet.settings import Settings
-from devicemanager.kubelet.wire import settings as wire
-from devicemanager.testing import fakes
-from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
+from devicemanager.testing.fakes import FakePlugin
 from tools.replay.report import Outcome, ReplayError, difference, read_vectors
+from tools.replay.scenario import (
+    PREFERENCES,
+    RESPONSE,
+    affinity_of,
+    device_of,
+    plain_call,
+    plain_hints,
+)
 
 Scenario = Mapping[str, Any]
-RESPONSE = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
-"""Allocate response of plugins for which a scenario specifies none."""
 _KNOWN_STEP_FIELDS = {
     *("admit", "reason", "message", "affinity", "hints"),
     *("devices", "device_counts", "calls", "capacity", "allocatable"),
-}
-PREFERENCES: Mapping[str, Preference | None] = {
-    "": None,
-    "error": fakes.first,
-    "garbage": fakes.garbage,
-    "lexical": fakes.first,
-    "reverse": fakes.last,
-    "short": fakes.one_short,
 }
 
 
@@ -140,11 +133,6 @@ def checkpoint_of(allocated: Iterable[Mapping[str, Any]]) -> checkpoint.Checkpoi
     return checkpoint.Checkpoint(entries, {entry.resource_name: () for entry in entries})
 
 
-def device_of(device: Mapping[str, Any]) -> Device:
-    numa = device.get("numa")
-    return Device(DeviceId(device["id"]), device["health"], None if numa is None else tuple(numa))
-
-
 def pod_of(pod: Mapping[str, Any]) -> Pod:
     return Pod(
         uid=PodUid(pod["uid"]),
@@ -172,7 +160,7 @@ def _step(manager: DeviceManager, pod: Pod, plugins: Iterable[FakePlugin]) -> di
     else:
         actual |= {"admit": True, "reason": "", "message": ""}
         actual["affinity"] = {
-            container.name: _affinity(allocation.affinities.get(container.name))
+            container.name: affinity_of(allocation.affinities.get(container.name))
             for container, _ in pod.all_containers()
         }
     held = manager.holdings(pod.uid)
@@ -183,41 +171,16 @@ def _step(manager: DeviceManager, pod: Pod, plugins: Iterable[FakePlugin]) -> di
         }
         for container, _ in pod.all_containers()
     }
-    calls = [plain_call(plugin.resource, call) for plugin in plugins for call in plugin.calls]
+    calls = [
+        plain_call(call) | {"resource": plugin.resource}
+        for plugin in plugins
+        for call in plugin.calls
+    ]
     actual["calls"] = sorted(calls, key=lambda call: json.dumps(call, sort_keys=True))
     counts = manager.capacity()
     actual["capacity"] = dict(counts.capacity)
     actual["allocatable"] = dict(counts.allocatable)
     return actual
-
-
-def plain_call(resource: str, call: FakeCall) -> dict[str, Any]:
-    """Return a call of a plugin as the vectors describe it."""
-    plain: dict[str, Any] = {"method": call.method, "resource": resource}
-    if call.method != fakes.GET_PREFERRED_ALLOCATION:
-        return plain | {"devices": sorted(call.device_ids)}
-    plain |= {"available": sorted(call.available), "size": call.size}
-    return plain | ({"must_include": sorted(call.must_include)} if call.must_include else {})
-
-
-def plain_hints(hints: Mapping[str, Hints | None]) -> dict[str, Any]:
-    """Return topology hints as the vectors describe them."""
-    return {
-        resource: None
-        if found is None
-        else [{"nodes": _nodes(hint.mask), "preferred": hint.preferred} for hint in found]
-        for resource, found in hints.items()
-    }
-
-
-def _affinity(hint: Hint | None) -> dict[str, Any] | None:
-    if hint is None or hint.mask is None:
-        return None
-    return {"nodes": _nodes(hint.mask), "preferred": hint.preferred}
-
-
-def _nodes(mask: int | None) -> list[int] | None:
-    return None if mask is None else list(bitset.numbers(mask))
 
 
 def _compare(pod: str, step: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:

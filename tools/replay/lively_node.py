@@ -25,14 +25,12 @@ import attrs
 import grpc
 
 import checkpoint
-from devicemanager.core import bitset
 from devicemanager.core.api.deviceplugin import VERSION
 from devicemanager.core.api.names import is_extended_resource_name
-from devicemanager.core.devices import Device
-from devicemanager.core.errors import AllocationError, EndpointError, RpcError
-from devicemanager.core.ids import DeviceId, PodUid, ResourceName
-from devicemanager.core.runoptions import ContainerSettings, RunOptions
-from devicemanager.core.topology import Hint, Hints, NumaTopology, TopologyConfigError
+from devicemanager.core.errors import AllocationError, EndpointError
+from devicemanager.core.ids import PodUid
+from devicemanager.core.runoptions import RunOptions
+from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.core.versions.gates import step_at
 from devicemanager.core.versions.quirks import quirks_of
 from devicemanager.core.versions.version import KubeletVersion
@@ -41,10 +39,8 @@ from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.pods.admission import Admission
 from devicemanager.kubelet.settings import Settings
-from devicemanager.kubelet.wire import settings as wire
 from devicemanager.objects import manifests
-from devicemanager.testing import fakes
-from devicemanager.testing.fakes import FakeCall, FakePlugin, Preference
+from devicemanager.testing.fakes import FakeCall
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
@@ -54,22 +50,22 @@ from protos import podresources_v1alpha1 as old
 from protos import podresources_v1alpha1_grpc as old_grpc
 
 __all__ = ["play"]
+from tools.replay.scenario import (
+    Plain,
+    ScenarioPlugin,
+    affinity_of,
+    device_of,
+    manifest,
+    plain_call,
+    plain_hints,
+    response_of,
+)
 
-Plain = dict[str, Any]
 Described = Mapping[str, Any]
 
-_RESPONSE: Final = wire.settings_to_bytes(ContainerSettings(envs={"A": "1"}))
 _GRACE: Final = 360.0
 _ENDPOINT: Final = re.compile(r"endpoint \S+ has")
 """Go prints the endpoint with its address; the vectors have a star instead."""
-_PREFERENCES: Final[Mapping[str, Preference | None]] = {
-    "": None,
-    "error": fakes.first,
-    "garbage": fakes.garbage,
-    "lexical": fakes.first,
-    "reverse": fakes.last,
-    "short": fakes.one_short,
-}
 
 
 def play(scenario: Described, version: str) -> Plain:
@@ -110,42 +106,21 @@ def _kubelet(scenario: Described, settings: Settings) -> Iterator[MockKubelet]:
             yield kubelet
 
 
-class _Plugin(FakePlugin):
+class _Plugin(ScenarioPlugin):
     """A plugin with a number. It records its calls before it responds."""
 
     def __init__(self, number: int, name: str, resource: str, described: Described, log: _Calls):
-        preferred = described.get("preferred", "")
-        super().__init__(
-            ResourceName(resource),
-            _PREFERENCES[preferred],
-            bool(described.get("pre_start")),
-            () if described.get("empty_reply") else (_response(described),),
-            _error(described.get("allocate_error")),
-            _error("no preference for you" if preferred == "error" else None),
-            _error(described.get("pre_start_error")),
-            lambda call: log.add(resource, number, call),
-        )
-        self.number = number
-        self.name = name
-
-
-def _response(described: Described) -> bytes:
-    text = described.get("response")
-    return _RESPONSE if text is None else base64.b64decode(text)
+        super().__init__(name, resource, described, lambda call: log.add(resource, number, call))
 
 
 def _responses(scenario: Described) -> Iterator[tuple[str, bytes]]:
     """Yield resource and response of each plugin of the scenario, in the order of registration."""
     for resource, described in sorted(scenario.get("resources", {}).items()):
-        yield resource, _response(described)
+        yield resource, response_of(described)
     for op in scenario["ops"]:
         registered = [op["register"]] if "register" in op else []
         for each in (*registered, *op.get("restart", {}).get("before", ())):
-            yield each["resource"], _response(each)
-
-
-def _error(text: str | None) -> RpcError | None:
-    return RpcError("Unknown", text) if text else None
+            yield each["resource"], response_of(each)
 
 
 class _Calls:
@@ -155,13 +130,7 @@ class _Calls:
         self._calls: dict[str, list[Plain]] = {}
 
     def add(self, resource: str, plugin: int, call: FakeCall) -> None:
-        about: Plain = {"method": call.method, "plugin": plugin}
-        if call.method != fakes.GET_PREFERRED_ALLOCATION:
-            about["devices"] = sorted(call.device_ids)
-        else:
-            about |= {"available": sorted(call.available), "size": call.size}
-            if call.must_include:
-                about["must_include"] = sorted(call.must_include)
+        about = plain_call(call) | {"plugin": plugin}
         self._calls.setdefault(resource, []).append(about)
 
     def take(self) -> dict[str, list[Plain]]:
@@ -221,9 +190,9 @@ class _Node:
     def _admit(self, pod: Described, *, with_hints: bool) -> Plain:
         found: Plain = {}
         if with_hints:
-            first, whole = self._kubelet.manager.hints(manifests.parse(_manifest(pod)))
-            found["hints"] = {"container": _hints(first), "pod": _hints(whole)}
-        admission = self._kubelet.admit(_manifest(pod), start=False)
+            first, whole = self._kubelet.manager.hints(manifests.parse(manifest(pod)))
+            found["hints"] = {"container": plain_hints(first), "pod": plain_hints(whole)}
+        admission = self._kubelet.admit(manifest(pod), start=False)
         found |= {
             "admit": admission.admitted,
             "reason": admission.reason,
@@ -280,7 +249,8 @@ class _Node:
     @staticmethod
     def _send(plugin: _Plugin | None, devices: Iterable[Described] | None) -> None:
         if plugin is not None and not plugin.closed and devices is not None:
-            plugin.send_list(map(_device, devices))
+            # A device without health is healthy.
+            plugin.send_list(device_of({"health": "Healthy", **each}) for each in devices)
 
     def _do_register(self, described: Described) -> Plain:
         return {"registered": self._register(described["resource"], described)}
@@ -487,47 +457,6 @@ def _plain(text: str) -> str:
     return _ENDPOINT.sub("endpoint * has", text)
 
 
-def _device(device: Described) -> Device:
-    numa = device.get("numa")
-    health = device.get("health", "Healthy")
-    return Device(DeviceId(device["id"]), health, None if numa is None else tuple(numa))
-
-
-def _manifest(pod: Described) -> Plain:
-    spec: Plain = {
-        "restartPolicy": "Never",
-        "containers": [_container(each) for each in pod.get("containers") or ()],
-    }
-    if inits := pod.get("init_containers"):
-        spec["initContainers"] = [
-            _container(each) | ({"restartPolicy": "Always"} if each.get("restartable") else {})
-            for each in inits
-        ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": pod["uid"], "namespace": "default", "uid": pod["uid"]},
-        "spec": spec,
-    }
-
-
-def _container(container: Described) -> Plain:
-    limits = {name: str(value) for name, value in (container.get("limits") or {}).items()}
-    return {"name": container["name"], "image": "none", "resources": {"limits": limits}}
-
-
-def _hints(hints: Mapping[str, Hints | None]) -> Plain:
-    return {
-        resource: None if found is None else [_hint(hint) for hint in found]
-        for resource, found in hints.items()
-    }
-
-
-def _hint(hint: Hint) -> Plain:
-    nodes = None if hint.mask is None else list(bitset.numbers(hint.mask))
-    return {"nodes": nodes, "preferred": hint.preferred}
-
-
 def _affinity(admission: Admission) -> Plain:
     """Return the hint that each container is aligned to."""
     # Only the explanation has the whole hint.
@@ -537,7 +466,7 @@ def _affinity(admission: Admission) -> Plain:
     found = {}
     for name in admission.containers:
         hint = merged.get(name, merged.get(None))
-        found[name] = None if hint is None or hint.mask is None else _hint(hint)
+        found[name] = affinity_of(hint)
     return found
 
 
