@@ -117,8 +117,8 @@ _ELEMENTS: Final = 3
 def readable_part(text: str, position: int) -> tuple[str, int]:
     """Return the part of ``text`` before ``position`` that is complete, and where it ends.
 
-    It is cut after the last complete entry or resource, and open brackets are closed, so that
-    it is JSON again. Empty if there is no complete element.
+    It is cut after the last complete entry or resource. Then open brackets are closed, which
+    makes it valid JSON. Without a complete element, the part is empty.
     """
     end, closers = 0, ""
     stack: list[str] = []

@@ -238,7 +238,7 @@ def _set_flags(args: argparse.Namespace) -> None:
             raise CommandError(f"--demo has its own cluster: remove --{name}")
     if not args.simulate:
         args.simulate = [settings_options.device_option(_DEMO_DEVICES)]
-    # 1 is the default, so an explicit 1 cannot be told apart; ten nodes show more.
+    # 1 is the default, so an explicit 1 looks the same. Ten nodes show more.
     if args.nodes == 1:
         args.nodes = _DEMO_NODES
     if args.job_duration is None:

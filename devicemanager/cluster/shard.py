@@ -337,7 +337,7 @@ class ShardRunner:
             raise
 
     def _on_lost(self, number: int) -> None:
-        # There is no tenure if the warning in ``_on_acquired`` raised.
+        # If the warning in ``_on_acquired`` raised, it did not store a tenure.
         if tenure := self._tenures.get(number):
             tenure.lost.set()
         self._abandon(Shard(number, self._shards))

@@ -139,7 +139,7 @@ and how the last pool divides its devices."""
 def _divide(
     pools: Sequence[_Pool], wanted: Counts, steps: StepBudget
 ) -> list[tuple[_Pool, Division]] | None:
-    """Find what each pool serves, so that the sum is ``wanted``; None if there is no way."""
+    """Divide ``wanted`` among the pools. Return None if they cannot serve all of it."""
     servable: dict[Hashable, Mapping[Counts, Division]] = {}
     nothing = (0,) * len(wanted)
     stages: list[_Stage] = [{nothing: (nothing, ())}]

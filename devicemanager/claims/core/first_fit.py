@@ -1,7 +1,7 @@
 """First fit: the documented order of answers, searched depth first.
 
 In:  the slots of a ``Problem`` that can interfere with each other, and a limit of picks.
-Out: the first answer in the documented order, or None if there is no answer at all.
+Out: the first answer in the documented order, or None if the slots cannot be filled.
 """
 
 # The order is part of the API: a user who knows it can predict which device a claim gets, and

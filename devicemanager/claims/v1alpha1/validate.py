@@ -49,7 +49,7 @@ def broken_rules(found: api.Object) -> list[FieldError]:
 
 
 def object_name(metadata: api.ObjectMeta) -> str:
-    """Return ``namespace/name``, or the name alone if there is no namespace."""
+    """Return ``namespace/name``, or only the name if the namespace is empty."""
     if not metadata.name or not metadata.namespace:
         return metadata.name
     return f"{metadata.namespace}/{metadata.name}"

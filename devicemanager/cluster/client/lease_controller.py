@@ -214,8 +214,8 @@ class LeaseController:
             return max(error.wait, self._failed(lease))
         except ApiError as error:
             self._warn(f"lease of node {lease.node}: {error}")
-            # Probably a missing permission: there is no hurry, and the node leaves by its status
-            # update.
+            # Probably a missing permission. A quick retry would not help, and the node leaves with
+            # its next status update.
             return max(LONGEST_WAIT, self._failed(lease))
         lease.failures = 0
         return 0.0

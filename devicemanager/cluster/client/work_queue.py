@@ -72,8 +72,8 @@ class WorkQueue:
         """Add work under a key, such as a pod's UID. Never blocks.
 
         ``on_dropped`` is called instead of the work if the queue is closed before the work
-        starts. Raises RuntimeError, and does not add the work, if there is no thread and none
-        can be started.
+        starts. Raises RuntimeError if no thread runs and none can be started; the work is not
+        added then.
         """
         made = _Work(priority, work, on_dropped)
         with self._changed:

@@ -63,7 +63,7 @@ class NodeTopology:
     def refresh(self) -> None:
         """Queue a write of the object, if it has changed."""
         with self._lock:
-            # Before the node joined there is no owner for the object.
+            # The Node owns the object. Before the node joins, it does not exist.
             if self._is_queued or not self._uid():
                 return
             self._is_queued = True

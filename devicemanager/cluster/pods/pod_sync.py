@@ -32,7 +32,7 @@ Cases in which the order matters:
   the kubelet free the devices of pods that are not in the list.
 * Our own write comes back. A status patch causes a MODIFIED event. It is dropped by its
   resource version, before it is queued (``PodState.is_own_write``).
-* Deleted while unwatched. A pod that is missing from a relist is removed; there is no event.
+* Deleted while unwatched. No event reports it; a pod that a relist lacks is removed.
 * The kubelet restarts during a decision. ``RequestError`` goes to the sync loop, which retries.
 * A pod is unknown to the API server. It is a static pod; once the first list is complete,
   ``Mirrors`` creates a mirror pod. Before that it may be a pod that is not listed yet.

@@ -114,8 +114,8 @@ def w09(run: CheckRun) -> None:
     with run.client() as client:
         client.allocate([id_])
     run.assume_broken(id_)
-    # The kubelet keeps the last health of a device that is no longer listed, and reports it in the
-    # pod status (DM). So only Unhealthy shows that the pod has lost its device.
+    # For a device that the plugin stops listing, the kubelet reports the last health in the pod
+    # status (DM). So only Unhealthy shows that the pod has lost its device.
     if id_ not in {device.ID for device in run.devices()}:
         raise Failed(f"{id_} was removed from the list while it was allocated")
 

@@ -206,8 +206,8 @@ def _is_answered(run: CheckRun, resource: str, since: Mark) -> bool:
 
 @builtin
 def r08(run: CheckRun) -> str:
-    # What a booting node can look like: on the first boot there is no directory, later there is
-    # one, and after a crash it still has the old socket.
+    # The states of a booting node: without the directory on the first boot, with it later, and
+    # with the old socket in it after a crash.
     directory, results = run.kubelet.plugin_dir, []
     for name, prepare in (
         ("no directory", partial(shutil.rmtree, directory, ignore_errors=True)),
