@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 import checkpoint
-from devicemanager.core.errors import AllocationError
+from devicemanager.core.errors import AllocationError, EndpointError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
 from devicemanager.kubelet.mock import MockKubelet
@@ -33,6 +33,7 @@ from protos import podresources_v1alpha1 as old
 from protos import podresources_v1alpha1_grpc as old_grpc
 from tools.differential.deviations import steps_of
 from tools.differential.plain import plain_affinity, plain_answer, plain_options
+from tools.differential.reference import PLUGIN_DIR
 from tools.replay.admission import checkpoint_of
 from tools.replay.scenario import (
     Plain,
@@ -123,9 +124,13 @@ class _Node:
     def _do_register(self, described: Mapping[str, Any]) -> Plain:
         if described.get("version"):
             return {"registered": self._rejected(described)}
-        self._register(
-            described["resource"], described, same_socket=described.get("same_socket", False)
-        )
+        try:
+            self._register(
+                described["resource"], described, same_socket=described.get("same_socket", False)
+            )
+        except EndpointError as error:
+            # The reference names the socket's path in its own directory.
+            return {"registered": str(error).replace("plugin-", f"{PLUGIN_DIR}/plugin-")}
         return {"registered": ""}
 
     def _rejected(self, described: Mapping[str, Any]) -> str:
@@ -172,7 +177,8 @@ class _Node:
         return {}
 
     def _do_stop_old(self, resource: str) -> Plain:
-        self._old[resource].pop().leave()
+        if self._old.get(resource):
+            self._old[resource].pop().leave()
         return {}
 
     def _do_start(self, uid: str) -> Plain:

@@ -15,6 +15,7 @@ RELEASES: Final = (
     "1.34.4",
     "1.35.4",
     "1.36.3",
+    "1.37.2",
 )
 """One release per minor version, in ascending order."""
 

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
-	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
@@ -87,12 +86,9 @@ func bench(in io.Reader, out io.Writer) error {
 	if err := n.start(containermap.NewContainerMap(), sets.New[string]()); err != nil {
 		return err
 	}
-	source := source{n}
+	lister, _ := podResourcesServers(source{n})
 	server := grpc.NewServer()
-	podresourcesapi.RegisterPodResourcesListerServer(server, podResourcesServer(
-		podresources.PodResourcesProviders{
-			Pods: source, Devices: source, Cpus: source, Memory: source, DynamicResources: source,
-		}))
+	podresourcesapi.RegisterPodResourcesListerServer(server, lister)
 	listener, err := net.Listen("unix", described.PodResources)
 	if err != nil {
 		return err
@@ -107,7 +103,7 @@ func bench(in io.Reader, out io.Writer) error {
 				n.remove(fmt.Sprint(number))
 			}
 		case command.Allocatable:
-			_, allocatable, _ := n.manager.GetCapacity()
+			_, allocatable, _ := capacities(n.manager)
 			amount := allocatable[v1.ResourceName(described.Resource)]
 			return benchAnswer{Count: amount.Value()}, nil
 		}
@@ -123,7 +119,7 @@ func (n *node) benchAdmit(number int, resource string) (benchAnswer, error) {
 	n.pods = append(n.pods, &known{pod: pod, active: true})
 	n.mutex.Unlock()
 	begin := time.Now()
-	result := n.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod})
+	result := admitted(n.topology, &lifecycle.PodAdmitAttributes{Pod: pod})
 	taken := time.Since(begin)
 	if !result.Admit {
 		return benchAnswer{}, fmt.Errorf("rejected: %s", result.Message)

@@ -1,4 +1,4 @@
-//go:build k134
+//go:build k134 && !k137
 
 package main
 
@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	v1alpha1 "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 )
 
 // failures handles admission failures without preempting pods.
@@ -19,6 +20,10 @@ func (failures) HandleAdmissionFailure(_ context.Context, _ *v1.Pod, reasons []l
 	return reasons, nil
 }
 
-func podResourcesServer(providers podresources.PodResourcesProviders) podresourcesapi.PodResourcesListerServer {
-	return podresources.NewV1PodResourcesServer(context.Background(), providers)
+func podResourcesServers(s source) (podresourcesapi.PodResourcesListerServer, v1alpha1.PodResourcesListerServer) {
+	providers := podresources.PodResourcesProviders{
+		Pods: s, Devices: s, Cpus: s, Memory: s, DynamicResources: s,
+	}
+	return podresources.NewV1PodResourcesServer(context.Background(), providers),
+		podresources.NewV1alpha1PodResourcesServer(providers)
 }

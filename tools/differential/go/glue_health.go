@@ -19,7 +19,7 @@ func resourceStatus(m *devicemanager.ManagerImpl, pod *v1.Pod) any {
 	for _, container := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{Name: container.Name})
 	}
-	m.UpdateAllocatedResourcesStatus(pod, &status)
+	updateStatus(m, pod, &status)
 	found := map[string]map[string]map[string]string{}
 	for _, container := range status.ContainerStatuses {
 		for _, resource := range container.AllocatedResourcesStatus {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	v1alpha1 "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 )
 
 // failures handles admission failures without preempting pods.
@@ -17,6 +18,10 @@ func (failures) HandleAdmissionFailure(_ *v1.Pod, reasons []lifecycle.PredicateF
 	return reasons, nil
 }
 
-func podResourcesServer(providers podresources.PodResourcesProviders) podresourcesapi.PodResourcesListerServer {
-	return podresources.NewV1PodResourcesServer(providers)
+func podResourcesServers(s source) (podresourcesapi.PodResourcesListerServer, v1alpha1.PodResourcesListerServer) {
+	providers := podresources.PodResourcesProviders{
+		Pods: s, Devices: s, Cpus: s, Memory: s, DynamicResources: s,
+	}
+	return podresources.NewV1PodResourcesServer(providers),
+		podresources.NewV1alpha1PodResourcesServer(providers)
 }

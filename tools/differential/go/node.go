@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,21 +106,20 @@ func (n *node) seed() error {
 
 // start creates both managers, as the kubelet does at its start.
 func (n *node) start(containers containermap.ContainerMap, running sets.Set[string]) error {
-	machine := []cadvisorapi.Node{}
+	machine := []numaNode{}
 	for i, id := range n.scenario.NUMANodes {
-		one := cadvisorapi.Node{Id: id}
+		one := numaNode{Id: id}
 		if n.scenario.NUMADistances != nil {
 			one.Distances = n.scenario.NUMADistances[i]
 		}
 		machine = append(machine, one)
 	}
 	var err error
-	n.topology, err = topologymanager.NewManager(
-		machine, n.scenario.Policy, n.scenario.Scope, n.scenario.PolicyOptions)
+	n.topology, err = newTopologyManager(machine, n.scenario)
 	if err != nil {
 		return configError{err}
 	}
-	n.manager, err = devicemanager.NewManagerImpl(machine, n.topology)
+	n.manager, err = newDeviceManager(machine, n.topology)
 	if err != nil {
 		return err
 	}
@@ -264,7 +262,7 @@ func (n *node) decide(each *known) Verdict {
 	}
 	attributes := &lifecycle.PodAdmitAttributes{Pod: each.pod, OtherPods: others}
 	for _, handler := range []lifecycle.PodAdmitHandler{n.topology, n.predicate} {
-		if result := handler.Admit(attributes); !result.Admit {
+		if result := admitted(handler, attributes); !result.Admit {
 			n.mutex.Lock()
 			each.active = false
 			n.mutex.Unlock()
@@ -276,7 +274,7 @@ func (n *node) decide(each *known) Verdict {
 
 // status returns the Node object with the manager's capacity.
 func (n *node) status() *v1.Node {
-	capacity, allocatable, _ := n.manager.GetCapacity()
+	capacity, allocatable, _ := capacities(n.manager)
 	for _, list := range []v1.ResourceList{capacity, allocatable} {
 		list[v1.ResourceCPU] = resource.MustParse("1000")
 		list[v1.ResourceMemory] = resource.MustParse("1Ti")
@@ -351,15 +349,15 @@ func (n *node) list(p *served, devices []Device) error {
 
 // leave stops a plugin and waits until the manager has noticed.
 func (n *node) leave(p *served) error {
-	_, allocatable, _ := n.manager.GetCapacity()
+	_, allocatable, _ := capacities(n.manager)
 	healthy := allocatable[v1.ResourceName(p.resource)]
 	p.stop()
-	if healthy.IsZero() {
+	if healthy.IsZero() || (severalPlugins && len(n.old[p.resource]) > 0) {
 		time.Sleep(20 * time.Millisecond)
 		return nil
 	}
 	return wait(func() bool {
-		_, allocatable, _ := n.manager.GetCapacity()
+		_, allocatable, _ := capacities(n.manager)
 		healthy := allocatable[v1.ResourceName(p.resource)]
 		return healthy.IsZero()
 	}, "the manager did not notice that a plugin of "+p.resource+" disconnected")
@@ -369,13 +367,21 @@ func (n *node) leave(p *served) error {
 // (k/k#121994), the kubelet then disconnects the plugin that replaced it.
 func (n *node) leaveOld(resource string) error {
 	plugins := n.old[resource]
+	if len(plugins) == 0 { // the plugin that was to replace it was rejected
+		return nil
+	}
 	p := plugins[len(plugins)-1]
 	n.old[resource] = plugins[:len(plugins)-1]
 	if p.isGone() { // the kubelet disconnected it earlier, so this has no effect on others
 		p.stop()
 		return nil
 	}
-	if err := n.leave(p); err != nil {
+	if severalPlugins && n.plugins[resource] != nil {
+		p.stop()
+		time.Sleep(20 * time.Millisecond)
+		return nil
+	}
+	if err := n.leave(p); err != nil || severalPlugins {
 		return err
 	}
 	return wait(n.plugins[resource].isGone, "the kubelet did not disconnect the new plugin of "+resource)

@@ -14,8 +14,8 @@ func (n *node) hints(of *Pod) map[string]any {
 	pod := makePod(of)
 	first := allContainers(pod)[0]
 	return map[string]any{
-		"container": readHints(n.manager.GetTopologyHints(pod, &first)),
-		"pod":       readHints(n.manager.GetPodTopologyHints(pod)),
+		"container": readHints(containerHints(n.manager, pod, &first)),
+		"pod":       readHints(podHints(n.manager, pod)),
 	}
 }
 
@@ -44,7 +44,7 @@ func readHint(hint topologymanager.TopologyHint) *Hint {
 func (n *node) affinity(pod *v1.Pod) map[string]*Hint {
 	found := map[string]*Hint{}
 	for _, container := range allContainers(pod) {
-		found[container.Name] = readHint(n.topology.GetAffinity(string(pod.UID), container.Name))
+		found[container.Name] = readHint(affinityOf(n.topology, pod, container.Name))
 	}
 	return found
 }
@@ -52,7 +52,7 @@ func (n *node) affinity(pod *v1.Pod) map[string]*Hint {
 // observe adds the state after a step.
 func (n *node) observe(outcome *Outcome, last bool) error {
 	outcome.Calls = n.log.take()
-	capacity, allocatable, _ := n.manager.GetCapacity()
+	capacity, allocatable, _ := capacities(n.manager)
 	outcome.Capacity, outcome.Allocatable = counts(capacity), counts(allocatable)
 	outcome.HealthUpdates = healthUpdates(n.manager)
 	outcome.Devices = map[string]map[string]map[string][]string{}

@@ -7,23 +7,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	v1alpha1 "k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
-	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 )
 
 // podResources calls all methods of the server.
 func (n *node) podResources() (map[string]json.RawMessage, error) {
 	ctx := context.Background()
-	source := source{n}
-	providers := podresources.PodResourcesProviders{
-		Pods: source, Devices: source, Cpus: source, Memory: source, DynamicResources: source,
-	}
-	server := podResourcesServer(providers)
+	server, alpha := podResourcesServers(source{n})
 	found := map[string]json.RawMessage{}
 	list, err := server.List(ctx, &podresourcesapi.ListPodResourcesRequest{})
 	found["list"] = plain(list, err)
-	old, err := podresources.NewV1alpha1PodResourcesServer(providers).
-		List(ctx, &v1alpha1.ListPodResourcesRequest{})
+	old, err := alpha.List(ctx, &v1alpha1.ListPodResourcesRequest{})
 	found["list_v1alpha1"] = plain(old, err)
 	allocatable, err := server.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
 	found["allocatable"] = plain(allocatable, err)
@@ -73,14 +67,14 @@ func (s source) GetPodByName(namespace, name string) (*v1.Pod, bool) {
 	return nil, false
 }
 
-func (s source) UpdateAllocatedDevices() { s.manager.UpdateAllocatedDevices() }
+func (s source) UpdateAllocatedDevices() { freeDevices(s.manager) }
 
 func (s source) GetDevices(pod, container string) []*podresourcesapi.ContainerDevices {
 	return entries(s.manager.GetDevices(pod, container))
 }
 
 func (s source) GetAllocatableDevices() []*podresourcesapi.ContainerDevices {
-	return entries(s.manager.GetAllocatableDevices())
+	return entries(allocatableDevices(s.manager))
 }
 
 // entries converts the device manager's response as the container manager does: an entry for
