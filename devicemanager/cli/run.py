@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from devicemanager.core.pods import Pod
     from devicemanager.events.calls.file import CallsFile
     from devicemanager.kubelet.mock import MockKubelet
+    from devicemanager.kubelet.settings import Settings
     from devicemanager.observe.view import NodeView
     from devicemanager.observe.web.site import Breakable
     from devicemanager.plugin.simulated import SimulatedPlugin, SimulationSettings
@@ -206,10 +208,19 @@ def _kubelet(args: argparse.Namespace, log: KubeletLog) -> MockKubelet:
         from devicemanager.io.clock import ManualClock
 
         clock = ManualClock(time.time())
+    _warn_if_only_read(settings)
     kubelet = MockKubelet(args.root and Path(args.root).absolute(), settings, clock=clock)
     kubelet.events.subscribe(log.event)
     fault_options.set_faults(args, kubelet)
     return kubelet
+
+
+def _warn_if_only_read(settings: Settings) -> None:
+    from devicemanager.core.versions.changelog import warning
+
+    # On standard error, because programs read the lines and JSON objects on standard output.
+    if text := warning(settings.behaviour.version):
+        print(f"devicemanager: warning: {text}", file=sys.stderr)
 
 
 def _calls_file(path: str, kubelet: MockKubelet, log: KubeletLog) -> CallsFile:

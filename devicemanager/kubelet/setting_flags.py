@@ -46,7 +46,7 @@ class Flag(NamedTuple):
 FLAGS = (
     Flag(
         "kubelet_version", "version", "VERSION",
-        "behave as this kubelet version, such as 1.28 or 1.28.2", default="1.36",
+        "behave as this kubelet version, such as 1.28 or 1.28.2", default="1.37",
     ),
     Flag(
         "feature_gates", "version", "NAME=true|false[,...]",

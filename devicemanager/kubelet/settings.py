@@ -30,7 +30,7 @@ from devicemanager.core.versions.behaviour import Behaviour, resolve
 from devicemanager.core.versions.quirks import QUIRKS as _ALL
 from devicemanager.core.versions.quirks import REFERENCE, check_quirks, quirks_of
 from devicemanager.core.versions.table import MergeRule
-from devicemanager.core.versions.version import VERIFIED, KubeletVersion
+from devicemanager.core.versions.version import DEFAULT, KubeletVersion
 
 if TYPE_CHECKING:
     # Loaded when a setting needs it.
@@ -175,7 +175,7 @@ class Settings:
     any options.
     """
 
-    kubelet_version: str = attrs.field(default=f"1.{VERIFIED}", converter=_as_version)
+    kubelet_version: str = attrs.field(default=f"1.{DEFAULT}", converter=_as_version)
     """Kubelet version whose behaviour to follow, from 1.20 on: ``1.28`` (its newest patch) or
     ``1.28.2``. Known bugs are not part of it; see ``quirks``."""
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict, converter=_as_gates)

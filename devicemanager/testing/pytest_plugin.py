@@ -48,10 +48,9 @@ _KEEPS_THREADS: pytest.StashKey[bool] = pytest.StashKey()
 def mock_kubelet_version() -> str:
     """The kubelet version of a test. To run a test with several versions, use
     ``@pytest.mark.parametrize("mock_kubelet_version", KUBELET_VERSIONS)``."""
-    # The newest version that was compared with a real device manager.
-    from devicemanager.core.versions.version import VERIFIED
+    from devicemanager.core.versions.version import DEFAULT
 
-    return f"1.{VERIFIED}"
+    return f"1.{DEFAULT}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,11 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
 # Cached: validating the settings takes longer than the rest of the fixture.
 @functools.cache
 def _settings(kubelet_version: str | None = None) -> Settings:
-    from devicemanager.core.versions.version import VERIFIED
+    from devicemanager.core.versions.version import DEFAULT
     from devicemanager.kubelet.settings import Settings
 
     # Tests kill processes but do not cut the power, so writes need not wait for the disk.
-    return Settings(kubelet_version=kubelet_version or f"1.{VERIFIED}", durability="process")
+    return Settings(kubelet_version=kubelet_version or f"1.{DEFAULT}", durability="process")
 
 
 @pytest.fixture

@@ -273,6 +273,26 @@ def test_temporary_root_is_removed_and_output_is_text(tmp_path: Path) -> None:
     assert not Path(socket).parents[1].exists()
 
 
+@pytest.mark.parametrize(
+    ("version", "warning"),
+    [
+        (
+            "1.20",
+            "devicemanager: warning: kubelet 1.20 follows its source and was not compared with a "
+            "real kubelet\n",
+        ),
+        ("1.36", ""),
+    ],
+)
+def test_version_that_was_not_compared_has_a_warning(version: str, warning: str) -> None:
+    command = [*RUN, "--kubelet-version", version]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert any(" ready; " in line for line in process.stdout)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=DEADLINE)[1] == warning
+
+
 def exits(process: subprocess.Popen[Any]) -> tuple[int, str]:
     """Return the exit status and all of standard error."""
     with process:

@@ -49,7 +49,7 @@ def test_settings_without_flags_are_the_defaults() -> None:
         ("--strict", {"strict": True}),
         ("--declare a.b/c --declare a.b/d", {"declared_resources": frozenset({"a.b/c", "a.b/d"})}),
         ("--shuffle-seed -3", {"shuffle_seed": -3}),
-        ("--quirk Q1 --quirk Q4", {"quirks": frozenset({"Q1", "Q4"})}),
+        ("--quirk Q2 --quirk Q4", {"quirks": frozenset({"Q2", "Q4"})}),
         ("--wait-for-plugin 1.5", {"wait_for_plugin": 1.5}),
         ("--grace-period 0", {"grace_period": 0.0}),
         ("--max-list-bytes -1", {"max_list_bytes": -1}),

@@ -135,8 +135,8 @@ def test_numa_defaults_to_the_nodes_of_the_providers():
 
 
 def test_lists_and_text_paths_are_converted():
-    settings = Settings(quirks=["Q1"], declared_resources=["v.com/g"], sysfs="/elsewhere")
-    assert settings.quirks == {"Q1"}
+    settings = Settings(quirks=["Q2"], declared_resources=["v.com/g"], sysfs="/elsewhere")
+    assert settings.quirks == {"Q2"}
     assert settings.declared_resources == {"v.com/g"}
     assert settings.sysfs.name == "elsewhere"
 

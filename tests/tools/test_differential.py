@@ -1,5 +1,6 @@
 """``python -m tools.differential`` without the Go program."""
 
+import contextlib
 import copy
 import re
 from itertools import groupby
@@ -7,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from devicemanager.core.versions.verified import VERIFIED
+from devicemanager.core.versions.version import DEFAULT, Verified
 from tests.paths import ROOT
-from tools.differential import ours, recording
+from tools.differential import __main__ as differential
+from tools.differential import ours, recording, verified
 from tools.differential.__main__ import main
 from tools.differential.comparing import ABSENT, compare, expected
 from tools.differential.deviations import DEVIATIONS
@@ -123,7 +127,7 @@ def test_shrink_removes_what_does_not_matter():
 
 def test_release_accepts_a_release_or_its_minor():
     assert release("1.34") == release("1.34.4") == "1.34.4"
-    with pytest.raises(ValueError, match=r"'1.20' is not supported: use one of 1\.29\.6"):
+    with pytest.raises(ValueError, match=r"'1.20' is not supported: use one of 1\.2"):
         release("1.20")
 
 
@@ -162,6 +166,64 @@ def test_recorded_line_is_read_and_compared(played, tmp_path):
     file.write_text(recording.line(VERSION, SCENARIO, wanted))
     (read,) = recording.read(file)
     assert [each.path for each in recording.differences(read)] == ["message"]
+
+
+def reference(change):
+    """Return a class like ``Reference``: the mock's outcomes, changed by a function."""
+
+    class Fake(contextlib.nullcontext):
+        def __enter__(self):
+            return self
+
+        def ask(self, asked, runs):
+            found = answer(*[ours.play(asked, VERSION)] * 2)
+            change(found)
+            return found
+
+    return Fake
+
+
+def disagree(found):
+    for outcomes in found.get("runs", ()):
+        outcomes[0]["capacity"] = {"vendor.com/none": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "stored"),
+    [
+        (lambda found: None, ["--verified"], [Verified(VERSION, 3, 5)]),
+        (lambda found: None, [], []),
+        (lambda found: None, ["--verified", "--scenario", "5-1"], []),
+        (disagree, ["--verified", "--no-shrink"], []),
+    ],
+)
+def test_only_a_whole_run_without_a_finding_is_stored(monkeypatch, change, arguments, stored):
+    found = []
+    monkeypatch.setattr(differential, "build", lambda version, *, jobs: Path())
+    monkeypatch.setattr(differential, "Reference", reference(change))
+    monkeypatch.setattr(differential, "store", found.append)
+    main(["--kubelet-version", VERSION, "--scenarios", "3", "--seed", "5", *arguments])
+    assert found == stored
+
+
+def test_stored_comparison_replaces_the_one_of_its_minor(tmp_path):
+    file, page = tmp_path / "verified.py", tmp_path / "page.md"
+    file.write_text(verified.text({29: Verified("1.29.6", 10, 1), 36: Verified("1.36.1", 20, 2)}))
+    verified.store(Verified("1.36.3", 3000, 3), file=file, page=page)
+    assert file.read_text() == verified.text(
+        {29: Verified("1.29.6", 10, 1), 36: Verified("1.36.3", 3000, 3)}
+    )
+    assert "\n| 1.36 | 1.36.3 | 3,000 | 3 |\n" in page.read_text()
+    assert "\n| 1.37 | not compared, only read | | |\n" in page.read_text()
+
+
+def test_stored_comparisons_were_written_by_the_tool():
+    assert verified.FILE.read_text() == verified.text(VERIFIED)
+    assert all(each.release == release(f"1.{number}") for number, each in VERIFIED.items())
+
+
+def test_default_version_was_compared():
+    assert DEFAULT in VERIFIED
 
 
 def test_missing_go_is_a_one_line_error(monkeypatch, capsys):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from devicemanager.core.versions.version import Verified
 from devicemanager.observe.terminal.progress import Work
 from tools.differential.building import BuildError, build
 from tools.differential.deviations import DEVIATIONS
@@ -20,6 +21,7 @@ from tools.differential.generating import scenarios
 from tools.differential.recording import MOST_BYTES, line
 from tools.differential.reference import Reference, ReferenceError
 from tools.differential.running import Comparison, Tally
+from tools.differential.verified import store
 from tools.differential.versions import RELEASES, minor, release
 
 
@@ -58,6 +60,8 @@ def _compare(version: str, options: argparse.Namespace) -> bool:
         f"{version}: {tally.agreed} of {tally.scenarios} scenarios agree in {tally.facts} facts; "
         f"{tally.random} more were the reference's random choice ({taken:.0f} s)"
     )
+    if options.verified and not tally.findings and not options.scenario:
+        store(Verified(version, tally.scenarios, options.seed))
     for deviation in DEVIATIONS:
         if count := tally.deviations[deviation.name]:
             print(f"  {deviation.name}: {count} scenarios; {deviation.reason}")
@@ -99,6 +103,11 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help=f"append the scenarios that agree, up to {MOST_BYTES} bytes each, to FILE",
+    )
+    parser.add_argument(
+        "--verified",
+        action="store_true",
+        help="if all scenarios agree, store it in the product and on docs/kubelet-versions.md",
     )
     parser.add_argument(
         "--no-shrink", dest="shrink", action="store_false", help="do not reduce scenarios"

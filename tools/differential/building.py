@@ -12,13 +12,18 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tools.differential.versions import PINNED, RELEASES, SUMS, minor, staging_version
+from devicemanager.core.versions.version import OLDEST
+from tools.differential.versions import PINNED, minor, staging_version
 
 SOURCES: Final = Path(__file__).parent / "go"
+_SUMS: Final = Path(__file__).parent / "sums"
+"""Lines of go.sum, from Go's module proxy, for modules missing in Go's checksum database."""
 CACHE: Final = Path(__file__).parents[2] / ".cache" / "differential"
 _MODULE: Final = "k8s.io/kubernetes"
 _STAGING: Final = re.compile(r"^\s*(k8s\.io/\S+) => \./staging/", re.MULTILINE)
-_GO: Final = re.compile(r"^go \S+", re.MULTILINE)
+_GO: Final = re.compile(r"^go 1\.(\d+)(\.\d+)?$", re.MULTILINE)
+_OWN_GO: Final = 21
+"""The Go 1 version that the program itself needs; releases up to 1.28 have an older one."""
 
 
 class BuildError(Exception):
@@ -51,7 +56,8 @@ def build(release: str, *, jobs: int = 2) -> Path:
     for source in sources:
         shutil.copy(source, directory)
     (directory / "go.mod").write_text(_go_mod(go, release))
-    (directory / "go.sum").write_text("".join(f"{each}\n" for each in SUMS.get(release, ())))
+    sums = _SUMS / f"{release}.sum"
+    (directory / "go.sum").write_text(sums.read_text() if sums.exists() else "")
     tags = ",".join(f"k1{each}" for each in _minors_up_to(release))
     _run(directory, [go, "build", f"-p={jobs}", f"-tags={tags}", "-o", program.name, "."])
     for old in directory.glob("reference-*"):
@@ -67,9 +73,9 @@ def _digest(sources: list[Path]) -> str:
     return found.hexdigest()[:16]
 
 
-def _minors_up_to(release: str) -> list[int]:
+def _minors_up_to(release: str) -> range:
     """Return the minor versions with a build tag: a ``k134`` file is for 1.34 and later."""
-    return [minor(each) for each in RELEASES if minor(each) <= minor(release)]
+    return range(OLDEST, minor(release) + 1)
 
 
 def _go_mod(go: str, release: str) -> str:
@@ -89,7 +95,8 @@ def _go_mod(go: str, release: str) -> str:
         for module in _STAGING.findall(text)
     ]
     replaced += [f"replace {each.partition(' ')[0]} => {each}" for each in PINNED.get(release, ())]
-    lines = ["module reference", language[0], f"require {_MODULE} v{release}", *replaced]
+    version = language[0] if int(language[1]) > _OWN_GO else f"go 1.{_OWN_GO}"
+    lines = ["module reference", version, f"require {_MODULE} v{release}", *replaced]
     return "\n".join(lines) + "\n"
 
 

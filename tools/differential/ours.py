@@ -20,6 +20,8 @@ import checkpoint
 from devicemanager.core.errors import AllocationError, EndpointError
 from devicemanager.core.ids import PodUid
 from devicemanager.core.topology import NumaTopology, TopologyConfigError
+from devicemanager.core.versions.quirks import quirks_of
+from devicemanager.core.versions.version import KubeletVersion
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
 from devicemanager.objects import manifests
@@ -71,7 +73,8 @@ def _settings(scenario: Mapping[str, Any], version: str) -> Settings:
         # would only take time.
         pod_resources_qps=None,
         durability="process",
-        quirks="reference",
+        # Not Q27: in the reference, a container that is started again has not restarted.
+        quirks=quirks_of(KubeletVersion.parse(version)) - {"Q27"},
     )
 
 

@@ -7,6 +7,9 @@ from types import MappingProxyType
 from typing import Final
 
 RELEASES: Final = (
+    "1.26.15",
+    "1.27.16",
+    "1.28.15",
     "1.29.6",
     "1.30.14",
     "1.31.14",
@@ -21,6 +24,8 @@ RELEASES: Final = (
 
 _NEIGHBOURS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
+        ("1.27.16", "k8s.io/csi-translation-lib"): "v0.27.15",
+        ("1.27.16", "k8s.io/dynamic-resource-allocation"): "v0.27.15",
         ("1.31.14", "k8s.io/cri-client"): "v0.32.10",
         ("1.31.14", "k8s.io/csi-translation-lib"): "v0.31.12",
         ("1.31.14", "k8s.io/kube-scheduler"): "v0.31.10",
@@ -36,17 +41,6 @@ PINNED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"1.31.14": ("sigs.k8s.io/structured-merge-diff/v4 v4.4.1",)}
 )
 """Modules to pin to the release's version: modules from ``_NEIGHBOURS`` require newer ones."""
-
-_DYNAMIC = "k8s.io/dynamic-resource-allocation v0.31.14"
-SUMS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "1.31.14": (
-            f"{_DYNAMIC} h1:/ZOE6e3IH7yzkeLyzA16r2/oV4bSUCEQfFOq+hpKH/M=",
-            f"{_DYNAMIC}/go.mod h1:sTsLtbrSAZw9tzv+aJz9SapfD/Rb+zRs5LOTKSDuuAM=",
-        ),
-    }
-)
-"""Lines of go.sum, from Go's module proxy, for modules missing in Go's checksum database."""
 
 
 def release(version: str) -> str:

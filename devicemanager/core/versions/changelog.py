@@ -1,9 +1,10 @@
-"""Sentences about the kubelet versions that have a behaviour."""
+"""Sentences about kubelet versions."""
 
 from __future__ import annotations
 
 from devicemanager.core.versions.steps import Step, step_at
 from devicemanager.core.versions.table import STEPS
+from devicemanager.core.versions.verified import VERIFIED
 from devicemanager.core.versions.version import KubeletVersion
 
 
@@ -20,6 +21,13 @@ def describe(behaviour: str, version: KubeletVersion) -> str:
     if step is not steps[0]:
         return f"kubelets do this since {_versions(step)}"
     return f"kubelets do this before {_versions(steps[1])}"
+
+
+def warning(version: KubeletVersion) -> str:
+    """Return a warning if no release of the minor version was compared; otherwise empty."""
+    if version.minor in VERIFIED:
+        return ""
+    return f"kubelet {version} follows its source and was not compared with a real kubelet"
 
 
 def _versions(step: Step) -> str:

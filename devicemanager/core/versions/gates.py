@@ -15,8 +15,6 @@ class GateStep(NamedTuple):
     default: bool
     stage: str
     locked: bool = False
-    unsure: bool = False
-    """True if no source confirms it."""
 
 
 Stage = tuple[GateStep, ...]
@@ -24,7 +22,7 @@ _GONE = "gone"
 
 
 def _steps(
-    *steps: tuple[int, bool, str] | tuple[int, bool, str, bool] | tuple[int, bool, str, bool, bool],
+    *steps: tuple[int, bool, str] | tuple[int, bool, str, bool],
 ) -> Stage:
     return tuple(GateStep(*step) for step in steps)
 
@@ -33,7 +31,7 @@ def _steps(
 # gates, and a gate that does not exist in a version, or is locked there, must be rejected like in
 # the kubelet, which does not start then.
 GATES: Mapping[str, Stage] = {
-    "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA")),
+    "DRAExtendedResource": _steps((34, False, "alpha"), (36, True, "beta"), (37, True, "GA", True)),
     "DevicePluginCDIDevices": _steps(
         (28, False, "alpha"), (29, True, "beta"), (31, True, "GA", True), (34, True, _GONE)
     ),
@@ -53,14 +51,12 @@ GATES: Mapping[str, Stage] = {
     "KubeletPodResourcesGetAllocatable": _steps(
         (21, False, "alpha"), (23, True, "beta"), (28, True, "GA"), (30, True, _GONE)
     ),
-    "KubeletPodResourcesListUseActivePods": _steps(
-        (34, True, "deprecated"), (37, True, "deprecated", False, True)
-    ),
+    "KubeletPodResourcesListUseActivePods": _steps((34, True, "deprecated")),
     "PodLevelResourceManagers": _steps((36, False, "alpha"), (37, False, "beta")),
-    "ResourceHealthStatus": _steps(
-        (31, False, "alpha"), (36, True, "beta"), (37, True, "beta", False, True)
+    "ResourceHealthStatus": _steps((31, False, "alpha"), (36, True, "beta")),
+    "SidecarContainers": _steps(
+        (28, False, "alpha"), (29, True, "beta"), (33, True, "GA", True), (37, True, _GONE)
     ),
-    "SidecarContainers": _steps((28, False, "alpha"), (29, True, "beta"), (33, True, "GA", True)),
     "TopologyManagerPolicyAlphaOptions": _steps((26, False, "alpha")),
     "TopologyManagerPolicyBetaOptions": _steps((26, False, "beta"), (28, True, "beta")),
     "TopologyManagerPolicyOptions": _steps(

@@ -96,11 +96,7 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         ),
         "Q26": Quirk(
             "in PodResources, a claim's device repeats the CDI devices of the devices before it",
-            (
-                since("1.20", value=False),
-                since("1.31", evidence="k/k#126243"),
-                since("1.37", value=False, evidence="not checked", unsure=True),
-            ),
+            (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
         ),
         "Q27": Quirk(
             "after a kubelet restart, a pod is rejected if one of its containers had restarted "

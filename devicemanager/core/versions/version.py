@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import total_ordering
+from typing import NamedTuple
 
 import attrs
 
@@ -29,7 +30,7 @@ class KubeletVersion:
         """Parse a version. Raises VersionError for an invalid or unknown one."""
         found = _FORM.fullmatch(text) if isinstance(text, str) else None
         if found is None:
-            raise VersionError(f"invalid kubelet version {text!r}: use '1.{VERIFIED}' or '1.28.2'")
+            raise VersionError(f"invalid kubelet version {text!r}: use '1.{DEFAULT}' or '1.28.2'")
         minor, patch = int(found[1]), found[2]
         if not OLDEST <= minor <= NEWEST_KNOWN:
             raise VersionError(
@@ -48,11 +49,17 @@ class KubeletVersion:
         return f"1.{self.minor}" + ("" if self.patch is None else f".{self.patch}")
 
 
+class Verified(NamedTuple):
+    """A comparison of random scenarios with a release's device manager, without a finding."""
+
+    release: str
+    scenarios: int
+    seed: int
+
+
 OLDEST = 20
-VERIFIED = 36
-"""The newest minor that was compared with the real device manager."""
-NEWEST = 37
-"""The newest stable minor; implemented from its source, not compared."""
+DEFAULT = 37
+"""The newest stable minor that was compared with the real device manager."""
 NEWEST_KNOWN = 38
 """The newest minor that can be selected; a preview."""
 ANCHORS = ("1.24", "1.28", "1.32", "1.36", "1.37")

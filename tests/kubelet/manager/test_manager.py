@@ -922,7 +922,7 @@ def test_closed_manager_ignores_plugins_and_writes_nothing():
     ("quirks", "closed"), [((), True), (("Q1",), False), (("Q3",), False), (("Q24",), False)]
 )
 def test_quirks_leave_replaced_connections_open(quirks, closed):
-    harness = Harness(Settings(quirks=quirks))
+    harness = Harness(Settings(quirks=quirks, kubelet_version="1.36"))
     old = harness.plugin("a")
     harness.plugin("a")
     assert old.closed is closed

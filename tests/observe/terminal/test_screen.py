@@ -54,7 +54,7 @@ def test_device_strips_show_states_by_resource_and_numa_node() -> None:
 def test_overview_shows_plugins_pods_and_events() -> None:
     lines = texts(views.small(), lines=(LogLine(0.0, "ready; Ctrl-C stops"),))
     text = "\n".join(lines)
-    assert "kubelet 1.36  topology restricted/container" in lines[0]
+    assert "kubelet 1.37  topology restricted/container" in lines[0]
     assert "gpu.sock" in text and "serving" in text
     assert "default/train" in text and "gpu 2: gpu-0,gpu-1  nic nic-0" in text
     assert "default/greedy" in text and "TopologyAffinityError" in text

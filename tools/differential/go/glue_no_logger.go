@@ -15,7 +15,7 @@ import (
 const getsActive = false
 
 func startManager(m *devicemanager.ManagerImpl, pods func() []*v1.Pod, ready config.SourcesReady, containers containermap.ContainerMap, running sets.Set[string]) error {
-	return m.Start(pods, ready, containers, running)
+	return m.Start(pods, ready, containers, stringSet(running))
 }
 
 func stopManager(m *devicemanager.ManagerImpl) error { return m.Stop() }

@@ -192,11 +192,10 @@ func makePod(of *Pod) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		UID: types.UID(of.UID), Name: of.UID, Namespace: "default",
 	}}
-	always := v1.ContainerRestartPolicyAlways
 	for _, container := range of.InitContainers {
 		made := makeContainer(container)
 		if container.Restartable {
-			made.RestartPolicy = &always
+			makeRestartable(&made)
 		}
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, made)
 	}
@@ -297,7 +296,7 @@ func (n *node) startPod(each *known) map[string]any {
 			continue
 		}
 		started[container.Name] = options
-		if i >= inits || container.RestartPolicy != nil {
+		if i >= inits || isRestartable(&container) {
 			each.running.Insert(container.Name)
 		}
 	}

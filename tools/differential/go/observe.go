@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 )
@@ -105,7 +106,7 @@ func (n *node) holdings(pod *v1.Pod) map[string]map[string][]string {
 
 func plain(message any, err error) json.RawMessage {
 	if err != nil {
-		message = map[string]string{"error": err.Error()}
+		message = map[string]string{"error": status.Convert(err).Message()}
 	}
 	text, err := json.Marshal(message)
 	if err != nil {

@@ -22,9 +22,7 @@ func (n *node) podResources() (map[string]json.RawMessage, error) {
 	allocatable, err := server.GetAllocatableResources(ctx, &podresourcesapi.AllocatableResourcesRequest{})
 	found["allocatable"] = plain(allocatable, err)
 	for _, name := range n.podNames() {
-		get, err := server.Get(ctx, &podresourcesapi.GetPodResourcesRequest{
-			PodName: name, PodNamespace: "default",
-		})
+		get, err := getPod(ctx, server, name)
 		found["get "+name] = plain(get, err)
 	}
 	return found, nil
@@ -107,7 +105,3 @@ func (source) GetAllocatableCPUs() []int64 { return nil }
 func (source) GetMemory(string, string) []*podresourcesapi.ContainerMemory { return nil }
 
 func (source) GetAllocatableMemory() []*podresourcesapi.ContainerMemory { return nil }
-
-func (source) GetDynamicResources(*v1.Pod, *v1.Container) []*podresourcesapi.DynamicResource {
-	return nil
-}

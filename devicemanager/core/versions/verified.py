@@ -1,0 +1,16 @@
+"""The releases whose device manager was compared with the mock.
+
+``python -m tools.differential --verified`` writes this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from devicemanager.core.versions.version import Verified
+
+VERIFIED: Mapping[int, Verified] = {
+    36: Verified("1.36.3", scenarios=300, seed=3),
+    37: Verified("1.37.2", scenarios=300, seed=3),
+}
+"""Minor version to the last comparison. Other versions are only implemented from their source."""
