@@ -322,6 +322,7 @@ class Settings:
             self.behaviour.topology_options,
             frozenset(["stable", *(level for level, gate in levels if gates[gate])]),
             self.behaviour.capital_option_levels,
+            self.behaviour.none_checks_options,
         )
         policy = configure(
             self.topology, self.topology_policy, self.topology_scope, self.topology_options, rules

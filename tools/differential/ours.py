@@ -114,7 +114,11 @@ class _Node:
 
     def _do_admit(self, pod: Mapping[str, Any]) -> Plain:
         # Before the admission, which changes the free devices and with them the hints.
-        first, whole = self._kubelet.manager.hints(manifests.parse(manifest(pod)))
+        parsed = manifests.parse(manifest(pod))
+        behaviour = self._kubelet.settings.behaviour
+        if not behaviour.sidecars and not behaviour.forbids_sidecars:
+            parsed = parsed.without_sidecars()  # unknown to the API, as in ``PodWorkers.admit``
+        first, whole = self._kubelet.manager.hints(parsed)
         admission = self._kubelet.admit(manifest(pod), start=False)
         found = {
             "admit": admission.admitted,

@@ -82,6 +82,8 @@ class OptionRules:
     """Levels that are enabled (``TopologyManagerPolicyAlphaOptions`` and ``...Beta...``)."""
     is_capital: bool = False
     """True if the message about a level starts with a capital letter (up to v1.32)."""
+    none_checks: bool = False
+    """True if policy ``none`` checks options, too (up to v1.27)."""
 
     def check(self, name: str) -> None:
         """Raise TopologyConfigError for an unknown or disabled option
@@ -187,9 +189,11 @@ def configure(
     """Validate settings in the kubelet's order and return the policy (``NewManager``,
     topologymanager/topology_manager.go, v1.32).
 
-    Raises TopologyConfigError. Policy ``none`` ignores options and scope.
+    Raises TopologyConfigError. Policy ``none`` ignores options and scope; up to v1.27, it checks
+    the options.
     """
-    if policy == PolicyName.NONE:
+    rules = rules or OptionRules()
+    if policy == PolicyName.NONE and not rules.none_checks:
         return TopologyPolicy(topology)
     # The order of these checks decides which of several errors is reported.
     parsed = parse_policy_options(options or {}, rules)
@@ -198,6 +202,8 @@ def configure(
         raise TopologyConfigError(
             "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
         )
+    if policy == PolicyName.NONE:
+        return TopologyPolicy(topology)
     if len(topology.nodes) > parsed.max_numa_nodes:
         raise TopologyConfigError(
             f"unsupported on machines with more than {parsed.max_numa_nodes} NUMA Nodes"

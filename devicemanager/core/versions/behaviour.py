@@ -76,6 +76,8 @@ class Behaviour:
     pod_level_rejection: bool
     """True if the topology manager rejects a pod with ``spec.resources`` with a separate
     message."""
+    none_checks_options: bool
+    """True if policy ``none`` checks the policy options, too; otherwise it accepts any."""
     merge_rule: MergeRule
     """How the topology manager merges hints. A result is preferred if all of its hints are
     preferred (``narrowest``) and also name the same nodes (``balanced``)."""
@@ -90,6 +92,8 @@ class Behaviour:
     uses_cdi: bool
     """True if CDI devices in a plugin's response are used; otherwise they are an unknown
     field."""
+    stores_cdi: bool
+    """True if the checkpoint stores the CDI devices of a plugin's response."""
     annotates_cdi: bool
     """True if CDI devices are also passed to the container runtime as annotations."""
     reads_v1: bool

@@ -166,7 +166,7 @@ STEPS: Mapping[str, Steps] = {
     ),
     "topology_options_gates": (
         since("1.20", value=("TopologyManager", "TopologyManagerPolicyOptions")),
-        since("1.28", value=("TopologyManagerPolicyOptions",)),
+        since("1.27", value=("TopologyManagerPolicyOptions",), evidence="source of 1.27.16"),
     ),
     "capital_option_levels": (
         since("1.20"),
@@ -175,6 +175,10 @@ STEPS: Mapping[str, Steps] = {
     "pod_level_rejection": (
         since("1.20", value=False),
         since("1.36", gate="PodLevelResourceManagers", evidence="source of 1.36"),
+    ),
+    "none_checks_options": (
+        since("1.20"),
+        since("1.28", value=False, evidence="seen in 1.27.16, not in 1.28.15"),
     ),
     "merge_rule": (
         since("1.20", value=MergeRule.NARROWEST),
@@ -195,6 +199,10 @@ STEPS: Mapping[str, Steps] = {
     # The response to Allocate. CDI devices were first passed to the runtime as annotations,
     # because not all runtimes supported the CRI field yet.
     "uses_cdi": (since("1.20", gate="DevicePluginCDIDevices"),),
+    "stores_cdi": (
+        since("1.20", value=False),
+        since("1.28", evidence="k/k#118254, seen in 1.28.15, not in 1.27.16"),
+    ),
     "annotates_cdi": (
         since("1.20", value=False),
         since("1.28", gate="DevicePluginCDIDevices", evidence="k/k#118254"),

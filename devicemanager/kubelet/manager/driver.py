@@ -126,6 +126,12 @@ def _key(interface: NetworkInterface) -> str:
     return f"interface {interface.host_name}"
 
 
+def _without_cdi(answer: AllocateAnswer) -> AllocateAnswer:
+    from devicemanager.kubelet.wire.settings import without_cdi_devices
+
+    return AllocateAnswer(tuple(map(without_cdi_devices, answer.responses)))
+
+
 class Driver:
     """Driver of allocation steps: makes the RPCs that they request."""
 
@@ -135,12 +141,19 @@ class Driver:
         host_devices: HostDeviceAssignment,
         events: EventStream,
         max_response: int | None = None,
+        *,
+        stores_cdi: bool = True,
     ) -> None:
-        """``max_response`` limits the bytes of a response to Allocate; None means no limit."""
+        """``max_response`` limits the bytes of a response to Allocate; None means no limit.
+
+        Without ``stores_cdi``, CDI devices are dropped from it: kubelets up to 1.27 do not know
+        the field.
+        """
         self._state = state
         self._host_devices = host_devices
         self._events = events
         self._max_response = max_response
+        self._stores_cdi = stores_cdi
 
     def run(self, steps: AllocationSteps, pod: PodUid) -> None:
         """Run steps to their end. Raises what they raise.
@@ -176,6 +189,8 @@ class Driver:
         match wanted:
             case AllocateWanted():
                 answer = connection.allocate(wanted.device_ids)
+                if not self._stores_cdi:
+                    answer = _without_cdi(answer)
                 self._check_size(wanted, pod, answer)
                 return self._with_addresses(pod, answer)
             case PreferenceWanted():

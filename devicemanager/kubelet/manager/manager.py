@@ -125,7 +125,11 @@ class DeviceManager:
         )
         self._host_devices = HostDeviceAssignment(self.state, self.settings.sysfs)
         driver = Driver(
-            self.state, self._host_devices, self.events, self.settings.max_allocate_bytes
+            self.state,
+            self._host_devices,
+            self.events,
+            self.settings.max_allocate_bytes,
+            stores_cdi=self.settings.behaviour.stores_cdi,
         )
         self._admissions = Admissions(self.state, driver, self.events, self.write)
         self._pick = _pick(self.settings.shuffle_seed)

@@ -51,6 +51,15 @@ def is_response(alloc_resp: bytes) -> bool:
     return True
 
 
+def without_cdi_devices(alloc_resp: bytes) -> bytes:
+    """Return the response as a kubelet stores it that does not know the field ``cdi_devices``."""
+    message = dp.ContainerAllocateResponse.FromString(alloc_resp)
+    if not message.cdi_devices:
+        return alloc_resp
+    message.ClearField("cdi_devices")
+    return message.SerializeToString(deterministic=True)
+
+
 def settings_from_message(message: dp.ContainerAllocateResponse) -> ContainerSettings:
     """Convert a message; lists keep their order, maps are sorted by key. Raises ``WireError``."""
     filesystem: list[DeviceSpec] = []

@@ -8,6 +8,7 @@ from devicemanager.core.topology import (
     Hint,
     Hints,
     NumaTopology,
+    OptionRules,
     PolicyName,
     PolicyOptions,
     ScopeName,
@@ -90,6 +91,26 @@ def test_policy_none_ignores_other_settings() -> None:
     policy = configure(NINE, "none", "odd", {"bogus": "1"})
     assert not policy.asks_for_hints
     assert policy.merge([{"a": ()}]) == (Hint(None, True), True)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"bogus": "1"}, 'unknown Topology Manager Policy option: "bogus"'),
+        (
+            {"prefer-closest-numa-nodes": "maybe"},
+            'bad value for option "prefer-closest-numa-nodes": '
+            'strconv.ParseBool: parsing "maybe": invalid syntax',
+        ),
+    ],
+)
+def test_policy_none_checks_options_before_1_28(options: dict[str, str], text: str) -> None:
+    rules = OptionRules(none_checks=True)
+    with pytest.raises(TopologyConfigError) as caught:
+        configure(NINE, "none", "pod", options, rules)
+    assert str(caught.value) == text
+    # The number of NUMA nodes is not checked.
+    assert not configure(NINE, "none", "pod", {}, rules).asks_for_hints
 
 
 def test_option_allows_more_nodes() -> None:

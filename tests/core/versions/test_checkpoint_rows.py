@@ -51,6 +51,18 @@ def test_k3_k4_file_of_each_format(make_mock_kubelet: Make, version: str, golden
     assert list(entry.device_ids or {}) == [expected]
 
 
+@pytest.mark.parametrize(("version", "stored"), [("1.27", ()), ("1.28", ("vendor.com/gpu=a",))])
+def test_cdi_devices_are_stored_since_1_28(version: str, stored: tuple[str, ...]) -> None:
+    settings = ContainerSettings(envs={"A": "1"}, cdi_devices=("vendor.com/gpu=a",))
+    node = Node(kubelet_version=version)
+    node.plugin(devices("a"), responses=(wire.settings_to_bytes(settings),))
+    assert node.admit(pod("p", gpu=1)).admitted
+    [entry] = checkpoint.loads(node.store.data or b"").entries or ()
+    assert wire.settings_from_bytes(entry.alloc_resp or b"") == ContainerSettings(
+        envs={"A": "1"}, cdi_devices=stored
+    )
+
+
 def test_golden_file_equals_the_kubelets() -> None:
     for golden in (V2_ZERO, V2):
         data = (GOLDEN / golden).read_bytes()

@@ -118,6 +118,8 @@ CHANGES = [
     ("backed_fit", "1.35", "1.36", (False, True)),
     ("backed_skip_plugins", "1.35", "1.36", (False, True)),
     ("uses_cdi", "1.28", "1.29", (False, True)),
+    ("stores_cdi", "1.27", "1.28", (False, True)),
+    ("none_checks_options", "1.27", "1.28", (True, False)),
     ("annotates_cdi", "1.28", "1.29", (False, True)),
     ("annotates_cdi", "1.31", "1.32", (True, False)),
     ("reads_v1", "1.21", "1.22", (False, True)),
@@ -185,8 +187,8 @@ CHANGES = [
     ),
     (
         "topology_options_gates",
+        "1.26",
         "1.27",
-        "1.28",
         (("TopologyManager", "TopologyManagerPolicyOptions"), ("TopologyManagerPolicyOptions",)),
     ),
     (

@@ -9,6 +9,8 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
+const optionsGates = `"TopologyManagerPolicyOptions"`
+
 func getPod(ctx context.Context, server podresourcesapi.PodResourcesListerServer, name string) (any, error) {
 	return server.Get(ctx, &podresourcesapi.GetPodResourcesRequest{
 		PodName: name, PodNamespace: "default",

@@ -12,6 +12,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/apis/podresources"
 )
 
+const optionsGates = `"TopologyManager", "TopologyManagerPolicyOptions"`
+
 // Up to 1.26, PodResources has no Get, and its servers take the providers one by one.
 
 func podResourcesServers(s source) (podresourcesapi.PodResourcesListerServer, v1alpha1.PodResourcesListerServer) {

@@ -295,7 +295,7 @@ func (n *node) startPod(each *known) map[string]any {
 			started[container.Name] = map[string]string{"error": err.Error()}
 			continue
 		}
-		started[container.Name] = options
+		started[container.Name] = plainOptions(options)
 		if i >= inits || isRestartable(&container) {
 			each.running.Insert(container.Name)
 		}

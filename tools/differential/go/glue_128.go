@@ -2,7 +2,10 @@
 
 package main
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
+)
 
 func makeRestartable(container *v1.Container) {
 	always := v1.ContainerRestartPolicyAlways
@@ -10,3 +13,5 @@ func makeRestartable(container *v1.Container) {
 }
 
 func isRestartable(container *v1.Container) bool { return container.RestartPolicy != nil }
+
+func plainOptions(options *devicemanager.DeviceRunContainerOptions) any { return options }
