@@ -12,7 +12,7 @@ NEEDED := import sys; v = sys.version_info; v < (3, 11) and \
 	sys.exit("needs Python 3.11 or later, this is %d.%d.%d" % tuple(v[:3]))
 VERSION := import sys; print(sys.version_info[:2])
 
-.PHONY: setup demo test test-lines browser lint bench differential mutants attack damage power stress fuzz conformance site dist test-cluster
+.PHONY: setup demo test test-lines browser lint bench differential newest mutants attack damage power stress fuzz conformance site dist test-cluster
 .DELETE_ON_ERROR:
 
 # More workers than CPUs, because most tests wait for sockets and processes.
@@ -75,6 +75,9 @@ bench: $(READY)
 
 differential: $(READY)
 	@$(BIN)/python -m tools.differential $(ARGS)
+
+newest: $(READY)
+	@$(BIN)/python -m tools.differential --kubelet-version newest $(ARGS)
 
 mutants: $(READY)
 	@$(BIN)/python -m tools.mutants $(ARGS)

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from devicemanager.core.versions.verified import VERIFIED
-from devicemanager.core.versions.version import DEFAULT, Verified
+from devicemanager.core.versions.version import DEFAULT, NEWEST_KNOWN, Verified
 from tests.paths import ROOT
 from tools.differential import __main__ as differential
-from tools.differential import ours, recording, verified
+from tools.differential import building, ours, recording, verified
 from tools.differential.__main__ import main
 from tools.differential.comparing import ABSENT, compare, expected
 from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenario
+from tools.differential.newest import newest_release
 from tools.differential.shrinking import shrink
 from tools.differential.versions import release, staging_version
 
@@ -224,6 +225,47 @@ def test_stored_comparisons_were_written_by_the_tool():
 
 def test_default_version_was_compared():
     assert DEFAULT in VERIFIED
+
+
+@pytest.fixture
+def go(monkeypatch, tmp_path):
+    """Return a function that installs a ``go`` with this output."""
+
+    def install(output):
+        program = tmp_path / "go"
+        program.write_text(f"#!/bin/sh\nprintf '%s\\n' '{output}'\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(building, "CACHE", tmp_path / "cache")
+
+    return install
+
+
+def test_newest_is_the_highest_release_that_the_proxy_lists(go):
+    go("k8s.io/kubernetes v1.13.0 v1.36.10 v1.36.9 v1.9.1 v1.37.0-rc.1")
+    assert newest_release() == "1.36.10"
+
+
+def test_proxy_without_a_release_is_a_one_line_error(go, capsys):
+    go("k8s.io/kubernetes")
+    with pytest.raises(SystemExit, match="2"):
+        main(["--kubelet-version", "newest"])
+    error = capsys.readouterr().err
+    assert error.endswith("Go's module proxy lists no release of Kubernetes\n")
+
+
+def test_newest_release_of_an_unknown_minor_is_compared_with_the_newest_known(
+    go, monkeypatch, capsys
+):
+    go(f"k8s.io/kubernetes v1.36.3 v1.{NEWEST_KNOWN + 1}.4")
+    built = []
+    monkeypatch.setattr(differential, "build", lambda version, *, jobs: built.append(version))
+    monkeypatch.setattr(differential, "Reference", reference(lambda found: None))
+    main(["--kubelet-version", "newest", "--scenarios", "1", "--no-shrink"])
+    assert built == [f"1.{NEWEST_KNOWN + 1}.4"]
+    known = f"1.{NEWEST_KNOWN}"
+    first = f"1.{NEWEST_KNOWN + 1}.4 is newer than all known versions: compared with {known}"
+    assert capsys.readouterr().out.splitlines()[0] == first
 
 
 def test_missing_go_is_a_one_line_error(monkeypatch, capsys):

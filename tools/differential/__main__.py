@@ -18,6 +18,7 @@ from devicemanager.observe.terminal.progress import Work
 from tools.differential.building import BuildError, build
 from tools.differential.deviations import DEVIATIONS
 from tools.differential.generating import scenarios
+from tools.differential.newest import newest_release, profile_of
 from tools.differential.recording import MOST_BYTES, line
 from tools.differential.reference import Reference, ReferenceError
 from tools.differential.running import Comparison, Tally
@@ -40,8 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _compare(version: str, options: argparse.Namespace) -> bool:
     program = build(version, jobs=options.jobs)
     begin = time.monotonic()
+    profile = profile_of(version)
+    if profile != version:
+        print(f"{version} is newer than all known versions: compared with {profile}")
     with Reference(program) as reference:
-        comparison = Comparison(reference, version)
+        comparison = Comparison(reference, profile)
         made = scenarios(options.seed, options.scenarios, minor(version))
         if options.scenario:
             made = (each for each in made if each["id"] == options.scenario)
@@ -87,7 +91,8 @@ def _parser() -> argparse.ArgumentParser:
         type=_releases,
         default=(RELEASES[-1],),
         metavar="VERSION",
-        help=f"such as 1.34, or all; one of {', '.join(RELEASES)} (default: {RELEASES[-1]})",
+        help=f"such as 1.34; all; or newest, which is the newest published one; known are "
+        f"{', '.join(RELEASES)} (default: {RELEASES[-1]})",
     )
     for option, default, what in (
         ("--scenarios", 200, "number of scenarios"),
@@ -117,8 +122,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _releases(text: str) -> tuple[str, ...]:
     try:
+        if text == "newest":
+            return (newest_release(),)
         return RELEASES if text == "all" else (release(text),)
-    except ValueError as error:
+    except (BuildError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

@@ -36,9 +36,7 @@ def build(release: str, *, jobs: int = 2) -> Path:
     ``jobs`` packages are compiled in parallel. Raises BuildError.
     """
     sources = sorted(SOURCES.glob("*.go"))
-    go = shutil.which("go")
-    if go is None:
-        raise BuildError("Go is not installed: the real device manager is written in it")
+    go = _go()
     directory = CACHE / release
     # The name has the hash of the sources, so an outdated program is never used.
     program = directory / f"reference-{_digest(sources)}"
@@ -64,6 +62,19 @@ def build(release: str, *, jobs: int = 2) -> Path:
         if old != program:
             old.unlink()
     return program
+
+
+def published() -> list[str]:
+    """Return the versions of Kubernetes that Go's module proxy lists. Raises BuildError."""
+    listed = _run(CACHE, [_go(), "list", "-m", "-versions", _MODULE], mod_flag=False)
+    return listed.split()[1:]
+
+
+def _go() -> str:
+    found = shutil.which("go")
+    if found is None:
+        raise BuildError("Go is not installed: the real device manager is written in it")
+    return found
 
 
 def _digest(sources: list[Path]) -> str:

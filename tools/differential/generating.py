@@ -74,6 +74,8 @@ class _Maker:
 
     def _options(self) -> Plain:
         rng = self._rng
+        if self._version < 26:
+            return {}
         # At most one is wrong: of two, the reference reports one at random.
         found = {}
         if rng.random() < 0.3:

@@ -130,6 +130,7 @@ class _Node:
 
     def _do_register(self, described: Mapping[str, Any]) -> Plain:
         if described.get("version"):
+            self._names += 1
             return {"registered": self._rejected(described)}
         try:
             self._register(
