@@ -33,6 +33,7 @@ from podresources.errors import (
     ClientClosed,
     DeadlineExceeded,
     MethodUnavailable,
+    NotReady,
     NotServing,
     PodNotFound,
     PodResourcesError,
@@ -41,6 +42,7 @@ from podresources.errors import (
     SocketInUse,
     SocketNotFound,
     SocketPathError,
+    WatchDropped,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ __all__ = [
     "MemorySource",
     "Method",
     "MethodUnavailable",
+    "NotReady",
     "NotServing",
     "Pod",
     "PodNotFound",
@@ -96,6 +99,7 @@ __all__ = [
     "Source",
     "TokenBucket",
     "View",
+    "WatchDropped",
     "as_dict",
     "ids_by_resource",
 ]

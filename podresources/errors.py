@@ -47,7 +47,15 @@ class MethodUnavailable(PodResourcesError):
 
 
 class PodNotFound(PodResourcesError):
-    """The server has no pod of this name in this namespace."""
+    """The server has no pod of this name or UID."""
+
+
+class NotReady(PodResourcesError):
+    """The kubelet has started and does not know all its pods yet."""
+
+
+class WatchDropped(PodResourcesError):
+    """The kubelet ended a watch: its client read too slowly, or the kubelet stops."""
 
 
 class AnswerTooLarge(PodResourcesError):
