@@ -54,8 +54,8 @@ _Follow = Annotated[bool, Meta(description="continue with new entries as they co
 
 @TABLE.get(
     "/v1/node",
-    "is_serving mark root plugin_dir plugin_socket pod_resources_socket plugins_registry_dir "
-    "checkpoint_path claims_state_path",
+    "is_serving mark root plugin_dir plugin_socket pod_resources_socket pods_api_socket "
+    "plugins_registry_dir checkpoint_path claims_state_path",
 )
 def get_node(kubelet: MockKubelet) -> shapes.Node:
     """Show the node and the paths of its kubelet's files."""

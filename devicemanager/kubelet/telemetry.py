@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -54,6 +54,24 @@ class PodReport:
     status: PodStatus
     deletion_grace: float | None
     """Seconds that its containers have to end, once it is to be deleted."""
+    deletion_time: float | None = None
+    """The end of these seconds, since the epoch."""
+
+
+def pod_report(
+    record: PodRecord,
+    resources: Callable[[str], Mapping[Any, tuple[ResourceStatus, ...]]],
+    store: PodStore,
+) -> PodReport:
+    """Describe a pod. ``resources`` returns ``allocatedResourcesStatus`` by container."""
+    held: Resources = {}
+    if not record.rejected:
+        with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone
+            found = resources(record.pod.uid)
+            held = {ContainerName(name): each for name, each in found.items()}
+    with store.lock:
+        status = api_status(record, held)
+        return PodReport(record.pod, status, record.deletion_grace, record.deletion_time)
 
 
 @attrs.frozen(eq=False)
@@ -104,13 +122,7 @@ class NodeTelemetry:
         return None
 
     def _report(self, record: PodRecord) -> PodReport:
-        held: Resources = {}
-        if not record.rejected:
-            with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone
-                found = self._resources(record.pod.uid)
-                held = {ContainerName(name): each for name, each in found.items()}
-        with self._pods.lock:
-            return PodReport(record.pod, api_status(record, held), record.deletion_grace)
+        return pod_report(record, self._resources, self._pods)
 
 
 @attrs.frozen(eq=False)

@@ -109,6 +109,8 @@ class Behaviour:
     """True if PodResources has Get."""
     get_enabled: bool
     """True if Get is enabled."""
+    serves_pods: bool
+    """True if the Pods API is served."""
     list_inactive: bool
     """True if v1 List includes rejected and finished pods."""
     get_inactive: bool

@@ -230,6 +230,7 @@ STEPS: Mapping[str, Steps] = {
         since("1.27", evidence="k/k#115847"),
     ),
     "get_enabled": (since("1.20", gate=_GET),),
+    "serves_pods": (since("1.20", gate="PodsAPI"),),
     "list_inactive": (
         since("1.20"),
         since("1.34", gate="!KubeletPodResourcesListUseActivePods", evidence="k/k#132028"),

@@ -77,6 +77,8 @@ class PodRecord:
     """True if a container was started since the node booted."""
     deletion_grace: float | None = None
     """Seconds its containers have to exit; None if the pod is not being deleted."""
+    deletion_time: float | None = None
+    """The end of this time, in seconds since the epoch."""
     start_time: float | None = None
     """Seconds since the epoch at which the kubelet first saw it; None if that was an earlier
     kubelet."""
