@@ -1,4 +1,4 @@
-"""The kubelet's PodResources API: which devices are allocated to which pod.
+"""The kubelet's APIs for node agents: which devices are allocated to which pod, and which pods run.
 
 Theory of operation. Node agents call ``List``, ``GetAllocatableResources`` and ``Get`` on a unix
 socket. On the server's side, a :class:`Source` (defined here, implemented elsewhere) supplies
@@ -6,6 +6,9 @@ values with a version number. ``View`` encodes them once per version, and encode
 only if its object is a new one. ``Service`` applies the rate limit, counts calls and selects
 the response; ``PodResourcesServer`` is gRPC around it. ``PodResourcesClient`` calls the API of
 any kubelet and returns the same values.
+
+``pods_api`` has the Pods API in the same form; ``running``, ``connection`` and the errors belong
+to both.
 
 In:   a source; or the path of a socket.
 Out:  bytes on a socket; or values (``Pod``, ``Container``, ``Allocatable``).

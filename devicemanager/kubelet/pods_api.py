@@ -11,8 +11,8 @@ The events of WatchPods are those of the kubelet's status manager (``updateStatu
 
 * ADDED when the pod has its first status: it was admitted or rejected.
 * MODIFIED when the status has changed, or the deletion has begun.
-* DELETED when the pod has ended, although ListPods has it until it is deleted. Its deletion is
-  no event. A pod that is deleted earlier has a last MODIFIED with its final phase.
+* DELETED when the pod has ended, although ListPods has it until it is deleted. Its deletion
+  sends nothing. A pod that is deleted earlier has a last MODIFIED with its final phase.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class NodePodsSource:
         self._workers = workers
         self._events = events
         self._node_name = node_name
-        # Guards the fields below, and orders the events of one pod. The store's and the manager's
-        # locks are taken under it, never the other way round.
+        # Guards the fields below, and orders the events of one pod. The locks of the store and
+        # the manager are taken under it; none of their holders takes this one.
         self._lock = threading.Lock()
         self._watchers: set[Watcher] = set()
         # While there are watchers: the pods with a status, and what was sent last of each.
@@ -158,7 +158,7 @@ class NodePodsSource:
 
     def _bytes(self, record: PodRecord) -> bytes:
         # Not at the top: a start needs none of these.
-        from devicemanager.kubelet.telemetry import pod_report
+        from devicemanager.kubelet.pods.pod_report import pod_report
         from devicemanager.objects.status.podstatus import pod_object, status_object
         from podresources.pods_api.encoding import pod_to_bytes
 

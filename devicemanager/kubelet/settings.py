@@ -216,15 +216,15 @@ class Settings:
     here; None switches the limit off, as in the kubelet. Plugins in the kubelet's own process, as
     in tests, are not counted."""
     pod_resources_qps: float | None = attrs.field(validator=_number(none=True, above=True))
-    """PodResources requests per second: 100 where the version has a limit. None switches it
-    off."""
+    """Requests per second of PodResources, and of the Pods API: 100 where the version has a limit.
+    None switches it off."""
 
     @pod_resources_qps.default
     def _pod_resources_qps(self) -> float | None:
         return 100.0 if self.behaviour.rate_limited else None
 
     pod_resources_burst: int = attrs.field(default=10, validator=_number(1, whole=True))
-    """How many PodResources requests may come at once."""
+    """How many of these requests may come at once."""
     pod_resources_list_inactive: bool = attrs.field(validator=_is(bool, "True or False"))
     """True if v1 List includes rejected and finished pods until they are deleted, by default as in
     the version (k/k#132028). v1alpha1 always does."""

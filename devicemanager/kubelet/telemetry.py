@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from devicemanager.core import messages
 from devicemanager.core.errors import RequestError
-from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
-from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.core.status import ResourceStatus
 from devicemanager.core.versions.behaviour import HealthCheck
 from devicemanager.kubelet.manager.manager import DeviceManager
-from devicemanager.kubelet.pods.records import PodRecord, PodStore, api_status
+from devicemanager.kubelet.pods.pod_report import PodReport, pod_report
+from devicemanager.kubelet.pods.records import PodRecord, PodStore
 
 if TYPE_CHECKING:
-    from devicemanager.core.podstatus.status import Resources
     from devicemanager.io.clock import Clock
     from devicemanager.kubelet.process import KubeletProcess
     from devicemanager.kubelet.settings import Settings
@@ -29,7 +26,6 @@ __all__ = [
     "DeviceCounts",
     "NodeInfo",
     "NodeTelemetry",
-    "PodReport",
     "Telemetry",
     "registration_failure",
 ]
@@ -44,34 +40,6 @@ class DeviceCounts:
     """Healthy devices, allocated or not."""
     held: int
     """Advertised devices that are allocated, healthy or not."""
-
-
-@attrs.frozen
-class PodReport:
-    """One pod as the API would have it."""
-
-    pod: Pod
-    status: PodStatus
-    deletion_grace: float | None
-    """Seconds that its containers have to end, once it is to be deleted."""
-    deletion_time: float | None = None
-    """The end of these seconds, since the epoch."""
-
-
-def pod_report(
-    record: PodRecord,
-    resources: Callable[[str], Mapping[Any, tuple[ResourceStatus, ...]]],
-    store: PodStore,
-) -> PodReport:
-    """Describe a pod. ``resources`` returns ``allocatedResourcesStatus`` by container."""
-    held: Resources = {}
-    if not record.rejected:
-        with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone
-            found = resources(record.pod.uid)
-            held = {ContainerName(name): each for name, each in found.items()}
-    with store.lock:
-        status = api_status(record, held)
-        return PodReport(record.pod, status, record.deletion_grace, record.deletion_time)
 
 
 @attrs.frozen(eq=False)

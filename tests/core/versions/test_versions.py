@@ -133,6 +133,7 @@ CHANGES = [
     ("allocatable_unhealthy", "1.22", "1.23", (True, False)),
     ("has_get", "1.26", "1.27", (False, True)),
     ("get_enabled", "1.33", "1.34", (False, True)),
+    ("serves_pods", "1.36", "1.37", (False, True)),
     ("list_inactive", "1.33", "1.34", (True, False)),
     ("get_inactive", "1.34.6", "1.34.7", (True, False)),
     ("get_inactive", "1.35.3", "1.35.4", (True, False)),
@@ -230,6 +231,7 @@ GATED_CHANGES = [
     ("annotates_cdi", "1.27", "1.28", "DevicePluginCDIDevices"),
     ("get_allocatable_enabled", "1.20", "1.21", "KubeletPodResourcesGetAllocatable"),
     ("get_enabled", "1.26", "1.27", "KubeletPodResourcesGet"),
+    ("serves_pods", "1.35", "1.36", "PodsAPI"),
     ("reports_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
     ("reports_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
 ]
