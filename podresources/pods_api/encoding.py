@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -56,7 +56,7 @@ def _setter(field: FieldDescriptor) -> _Set:
     if _is_map(field):
         return _map_setter(name, kind.fields_by_name["value"])
     set_one = _message_setter(kind)
-    if field.is_repeated:
+    if _is_repeated(field):
 
         def add_all(message: Message, values: Iterable[Any]) -> None:
             for value in values:
@@ -118,7 +118,7 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
         element = kind.fields_by_name["value"]
         return {key: _value(element, each) for key, each in sorted(value.items())}
     read = _read_message(kind)
-    return [read(each) for each in value] if field.is_repeated else read(value)
+    return [read(each) for each in value] if _is_repeated(field) else read(value)
 
 
 def _read_message(kind: Descriptor) -> Callable[[Any], Any]:
@@ -133,7 +133,16 @@ def _read_message(kind: Descriptor) -> Callable[[Any], Any]:
 def _time(message: Any) -> str | None:
     if not message.ListFields():
         return None
-    return datetime.fromtimestamp(message.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (_EPOCH + timedelta(seconds=message.seconds)).isoformat().replace("+00:00", "Z")
+
+
+def _is_repeated(field: FieldDescriptor) -> bool:
+    # protobuf 7 removed ``label``; older versions have no ``is_repeated``.
+    repeated: bool | None = getattr(field, "is_repeated", None)
+    if repeated is not None:
+        return repeated
+    label: int = getattr(field, "label")  # noqa: B009 - unknown to the newest version's stubs
+    return label == FieldDescriptor.LABEL_REPEATED
 
 
 def _is_map(field: FieldDescriptor) -> bool:
