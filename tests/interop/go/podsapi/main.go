@@ -2,7 +2,7 @@
 //
 //	podsapi -socket PATH list | get UID | watch
 //
-// watch prints a line {"type", "pod"} for each event, until stdin is closed. A rejection is
+// watch prints a line {"event", "pod"} for each event, until stdin is closed. A rejection is
 // printed as {"error": {"code", "message"}} with exit code 1.
 package main
 
@@ -23,7 +23,7 @@ import (
 )
 
 type event struct {
-	Type string      `json:"type"`
+	Type string      `json:"event"`
 	Pod  *corev1.Pod `json:"pod"`
 }
 
