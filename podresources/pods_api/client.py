@@ -8,10 +8,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import attrs
+from google.protobuf.message import DecodeError
 
-from podresources.connection import Connection, Stream
+from podresources.connection import Connection
 from podresources.errors import AnswerInvalid
-from podresources.pods_api.encoding import DecodeError, pod_from_bytes
+from podresources.pods_api.encoding import pod_from_bytes
 from podresources.pods_api.watcher import EventType
 from protos import pods_v1alpha1 as v1alpha1
 from protos import pods_v1alpha1_grpc as v1alpha1_grpc
@@ -76,7 +77,8 @@ class PodsClient:
         """
         method = v1alpha1_grpc.WATCH_PODS
         stream = self._connection.stream(method, b"", timeout)
-        return PodWatch(stream, lambda data: self._read(method, data, _event))
+        events = (self._read(method, data, _event) for data in stream)
+        return PodWatch(events, stream.cancel)
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -99,7 +101,7 @@ class PodsClient:
     def _read(self, method: str, data: bytes, decode: Callable[[bytes], T]) -> T:
         try:
             return decode(data)
-        except DecodeError as error:
+        except (DecodeError, ValueError) as error:
             raise AnswerInvalid(
                 f"{self.socket_path}: invalid response to {method}: {error}"
             ) from error
@@ -108,19 +110,20 @@ class PodsClient:
 class PodWatch:
     """Events of one watch: an iterator, and a context manager that ends the watch."""
 
-    def __init__(self, stream: Stream, read: Callable[[bytes], PodEvent]) -> None:
-        self._stream = stream
-        self._read = read
+    def __init__(self, events: Iterator[PodEvent], cancel: Callable[[], None]) -> None:
+        """Internal: use ``PodsClient.watch_pods``."""
+        self._events = events
+        self._cancel = cancel
 
     def __iter__(self) -> Iterator[PodEvent]:
         return self
 
     def __next__(self) -> PodEvent:
-        return self._read(next(self._stream))
+        return next(self._events)
 
     def cancel(self) -> None:
         """End the watch, from any thread. The iteration stops. Idempotent."""
-        self._stream.cancel()
+        self._cancel()
 
     def __enter__(self) -> Self:
         return self

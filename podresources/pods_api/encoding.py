@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from protos import core_v1
 
-__all__ = ["DecodeError", "pod_from_bytes", "pod_to_bytes"]
+__all__ = ["pod_from_bytes", "pod_to_bytes"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -25,8 +25,12 @@ def pod_to_bytes(pod: Mapping[str, Any]) -> bytes:
 
 
 def pod_from_bytes(data: bytes) -> dict[str, Any]:
-    """Decode a pod; skip fields that ``core_v1.proto`` does not have. Raises DecodeError."""
-    return _object(core_v1.Pod.FromString(data))
+    """Decode a pod; skip fields that ``core_v1.proto`` does not have. Raises ValueError for other
+    bytes."""
+    try:
+        return _object(core_v1.Pod.FromString(data))
+    except DecodeError as error:
+        raise ValueError(f"not a core/v1 Pod: {error}") from error
 
 
 # -- encoding ------------------------------------------------------------------------------

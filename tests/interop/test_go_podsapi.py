@@ -69,7 +69,7 @@ def without_empty(value):
 def test_go_reads_every_field_of_a_pod(kubelet, query):
     """What Go reads equals what was described, as JSON."""
     kubelet.admit(manifest("train", {GPU: 2, "cpu": "250m"}))
-    kubelet.admit(manifest("large", {"cpu": "9000"}))
+    kubelet.admit(manifest("large", {"cpu": "9001"}))
     kubelet.admit(pod_manifest("ended", {}, uid="ended"))
     kubelet.delete("train", 5)
     with PodsClient(kubelet.pods_api_socket) as client:
@@ -106,7 +106,7 @@ def test_go_watches(kubelet, watch):
     assert not gone["spec"]["containers"]
 
 
-def test_go_is_told_when_a_watch_is_dropped(kubelet, podsapi):
+def test_go_gets_the_error_of_a_dropped_watch(kubelet, podsapi):
     command = [podsapi, "-socket", kubelet.pods_api_socket, "watch"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

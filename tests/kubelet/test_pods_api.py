@@ -220,7 +220,7 @@ def test_events_of_a_pod_that_finishes(kubelet: MockKubelet, watch: PodWatch) ->
     ended = next(watch)
     assert ended.type == "DELETED"
     assert ended.pod == {"metadata": {"name": "train", "namespace": "default", "uid": "train"}}
-    # The deletion of an ended pod is no event.
+    # The deletion of an ended pod sends nothing.
     kubelet.delete("train")
     kubelet.admit(never("next"))
     assert seen(watch, 1) == [("ADDED", "next", "Pending")]

@@ -11,12 +11,12 @@ from protos import (
     deviceplugin_v1beta1_grpc,
     pluginregistration_v1,
     pluginregistration_v1_grpc,
-    pods_v1alpha1,
-    pods_v1alpha1_grpc,
     podresources_v1,
     podresources_v1_grpc,
     podresources_v1alpha1,
     podresources_v1alpha1_grpc,
+    pods_v1alpha1,
+    pods_v1alpha1_grpc,
 )
 
 MESSAGES = {
@@ -264,7 +264,9 @@ def test_package_names(module):
 
 @pytest.mark.parametrize("module", MESSAGES, ids=by_name)
 def test_every_message_is_exported(module):
-    assert sorted(module.__all__) == sorted([*MESSAGES[module], *ENUMS.get(module, ()), "DESCRIPTOR"])
+    assert sorted(module.__all__) == sorted(
+        [*MESSAGES[module], *ENUMS.get(module, ()), "DESCRIPTOR"]
+    )
     for name in MESSAGES[module]:
         assert getattr(module, name).DESCRIPTOR.full_name == f"{PACKAGES[module]}.{name}"
 

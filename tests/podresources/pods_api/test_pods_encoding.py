@@ -100,6 +100,11 @@ def test_unknown_field_is_an_error(where: str, pod: dict[str, Any]) -> None:
         pod_to_bytes(pod)
 
 
+def test_other_bytes_are_an_error() -> None:
+    with pytest.raises(ValueError, match=r"^not a core/v1 Pod: "):
+        pod_from_bytes(b"\xff")
+
+
 def test_unknown_fields_are_skipped() -> None:
     # Field 35 of PodSpec, setHostnameAsFQDN, is not in core_v1.proto.
     data = pod_to_bytes({"metadata": {"uid": "u"}}) + b"\x12\x03\x98\x02\x01"

@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from podresources import (
+    AnswerInvalid,
     ClientClosed,
     DeadlineExceeded,
     MemorySource,
@@ -106,8 +107,8 @@ def test_rate_limit_of_100_per_second_and_10_at_once(serve, client):
         assert next(watch).type == "ADDED"
 
 
-def test_client_that_does_not_read_delays_nobody(serve, client, source):
-    """Its watch ends; a client that reads gets every event."""
+def test_client_that_does_not_read_loses_its_watch(serve, client, source):
+    """Publishers do not wait, and a client that reads gets every event."""
     serve()
     slow = client.watch_pods(60)
     next(slow)
@@ -190,6 +191,15 @@ def test_watch_ends_after_its_timeout(serve, client):
         list(client.watch_pods(0.2))
 
 
+def test_invalid_response_is_an_error(serve, client, source):
+    serve()
+    source.pods = lambda: [b"\xff"]
+    with pytest.raises(AnswerInvalid, match=r"invalid response to .*ListPods: not a core/v1 Pod"):
+        client.list_pods()
+    with pytest.raises(AnswerInvalid, match=r"invalid response to .*WatchPods"):
+        next(client.watch_pods(10))
+
+
 def test_closed_client_says_so(serve, client):
     serve()
     client.list_pods()
@@ -199,7 +209,7 @@ def test_closed_client_says_so(serve, client):
             call()
 
 
-def test_client_of_another_socket_is_told_why(directory):
+def test_client_of_another_socket(directory):
     path = directory / "kubelet.sock"
     with (
         PodResourcesServer(MemorySource(), path),

@@ -11,7 +11,7 @@ def test_events_come_in_order_until_the_queue_is_closed() -> None:
     watcher = Watcher()
     assert watcher.put(EventType.ADDED, b"1") and watcher.put(EventType.DELETED, b"2")
     watcher.close()
-    assert watcher.put(EventType.ADDED, b"3")  # for nobody, but not a full queue
+    assert watcher.put(EventType.ADDED, b"3")  # dropped, but the queue was not full
     assert list(watcher) == [(EventType.ADDED, b"1"), (EventType.DELETED, b"2")]
     assert list(watcher) == []
 
