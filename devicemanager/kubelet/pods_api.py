@@ -150,9 +150,7 @@ class NodePodsSource:
         return self._put_all(kind, pod)
 
     def _put_all(self, kind: EventType, pod: bytes) -> int:
-        full = [each for each in self._watchers if not each.put(kind, pod)]
-        self._watchers.difference_update(full)
-        return len(full)
+        return sum(not watcher.put(kind, pod) for watcher in self._watchers)
 
     # -- pods ----------------------------------------------------------------------------
 
