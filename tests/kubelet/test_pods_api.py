@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devicemanager.core.errors import RequestError, StartError
-from devicemanager.events.stream import EventKind
+from devicemanager.events.stream import Event, EventKind
 from devicemanager.io.clock import ManualClock
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.kubelet.settings import Settings
@@ -279,6 +279,34 @@ def test_events_of_a_rejected_pod(kubelet: MockKubelet, watch: PodWatch) -> None
     assert seen(watch, 2) == [("MODIFIED", "large", "Failed"), ("DELETED", "large", None)]
 
 
+def test_rejected_pod_comes_again(kubelet: MockKubelet, watch: PodWatch) -> None:
+    """The event equals the one before, but is not a repetition."""
+    plugin = FakePlugin(GPU)
+    plugin.register(kubelet.manager.plugins)
+    plugin.send_list(devices("a"))
+    for _ in range(2):
+        kubelet.admit(never("large", gpus=2))
+        kubelet.terminate("large")
+    assert [next(watch).type for _ in range(4)] == ["ADDED", "DELETED"] * 2
+
+
+def test_unchanged_status_is_not_sent() -> None:
+    gates = {"ResourceHealthStatus": False}
+    options = Settings(kubelet_version="1.37", feature_gates=gates)
+    with MockKubelet(settings=options) as kubelet, PodsClient(kubelet.pods_api_socket) as client:
+        plugin = FakePlugin(GPU)
+        plugin.register(kubelet.manager.plugins)
+        plugin.send_list(devices("a"))
+        with client.watch_pods(30) as watch:
+            assert next(watch) == SYNCED
+            kubelet.admit(never("train", gpus=1))
+            seen(watch, 2)
+            plugin.send_list([device("a", health="Unhealthy")])
+            assert kubelet.events.recent(EventKind.DEVICE_HEALTH)
+            kubelet.finish("train")
+            assert seen(watch, 1) == [("MODIFIED", "train", "Succeeded")]
+
+
 def test_events_of_containers_and_devices(kubelet: MockKubelet, watch: PodWatch) -> None:
     plugin = FakePlugin(GPU)
     plugin.register(kubelet.manager.plugins)
@@ -367,6 +395,25 @@ def test_kubelet_is_not_ready_until_all_pods_are_known(directory: Any) -> None:
                 call()
         kubelet.sources_ready()
         assert client.list_pods() == ()
+
+
+def test_restarted_kubelet_is_not_ready_until_it_has_readmitted_its_pods(
+    kubelet: MockKubelet, client: PodsClient
+) -> None:
+    kubelet.admit(never("train"))
+    errors: list[Exception] = []
+
+    def ask(event: Event) -> None:
+        if event.kind is EventKind.ADMITTED:
+            try:
+                client.list_pods()
+            except NotReady as error:
+                errors.append(error)
+
+    kubelet.events.subscribe(ask)
+    kubelet.restart()
+    assert len(errors) == 1
+    assert uids(client) == ["train"]
 
 
 # -- faults ----------------------------------------------------------------------------------
