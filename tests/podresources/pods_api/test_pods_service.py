@@ -94,9 +94,11 @@ def test_events_during_the_initial_list_come_after_it() -> None:
 
 def test_slow_client_gets_the_queue_and_then_the_error() -> None:
     harness = Harness()
-    stream = harness.watch()
+    now = [0.0]
+    stream = harness.watch(Watcher(lambda: now[0]))
     events(stream, 3)
     for number in range(101):
+        now[0] = number / 100
         harness.source.publish(EventType.MODIFIED, "a", f"phase {number}")
     assert not harness.source.watchers
     assert events(stream, 100)[-1] == ("MODIFIED", pod("a", "phase 99"))
