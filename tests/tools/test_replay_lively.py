@@ -94,3 +94,15 @@ def test_results_of_another_version_are_in_the_file_beside(tmp_path):
         list(replay_file(path, "1.35"))
     with pytest.raises(ReplayError, match="invalid kubelet version"):
         list(replay_file(path, "x"))
+
+
+def test_panic_of_the_kubelet_is_expected_at_its_step():
+    panic = {"step": 1, "text": "nil pointer"}
+    [found] = differences({"steps": [{}], "panic": panic}, {"steps": [{}, {}]})
+    assert str(found) == "step 1, panic: expected 'nil pointer', actual '(absent) at step 2'"
+    played = {"steps": [{}], "panic": "nil pointer"}
+    assert list(differences({"steps": [{}], "panic": panic}, played)) == []
+    # Without a panic in what is expected, nothing is known after the last step.
+    assert list(differences({"steps": [{}]}, played)) == []
+    [found] = differences({"steps": [{}, {}]}, played)
+    assert str(found) == "step 1, panic: expected '(absent)', actual 'nil pointer'"
