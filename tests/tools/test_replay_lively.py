@@ -10,6 +10,7 @@ import pytest
 from tests.paths import SAMPLE
 from tools.replay.__main__ import main
 from tools.replay.lively import replay_file, replay_scenario
+from tools.replay.lively_behaviours import BEHAVIOURS
 from tools.replay.lively_expected import differences
 from tools.replay.report import ReplayError
 
@@ -106,3 +107,15 @@ def test_panic_of_the_kubelet_is_expected_at_its_step():
     assert list(differences({"steps": [{}]}, played)) == []
     [found] = differences({"steps": [{}, {}]}, played)
     assert str(found) == "step 1, panic: expected '(absent)', actual 'nil pointer'"
+
+
+@pytest.mark.parametrize("has", BEHAVIOURS, ids=lambda has: has.__name__)
+def test_sample_has_every_behaviour(has):
+    assert any(map(has, SCENARIOS))
+
+
+def test_sample_has_a_sidecar_that_an_old_kubelet_forbids():
+    outcomes = list(replay_file(FILE, "1.28"))
+    assert [each.differences for each in outcomes] == [[]]
+    text = FILE.with_name("lively-1.28.jsonl").read_text()
+    assert "InitContainerRestartPolicyForbidden" in text
