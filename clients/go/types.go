@@ -19,7 +19,7 @@ type Admission struct {
 
 // Advance: The time by which to advance the clock.
 type Advance struct {
-	// time in seconds
+	// time, in seconds
 	Seconds float64 `json:"seconds"`
 }
 
@@ -30,7 +30,7 @@ type Allocate struct {
 	Ids []string `json:"ids,omitempty"`
 	// device IDs, one list per container
 	Containers [][]string `json:"containers,omitempty"`
-	// time to wait in seconds, at most one hour
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -95,7 +95,7 @@ type CallWait struct {
 	Since *Mark `json:"since,omitempty"`
 	// add the encoded messages, as base64
 	Bytes *bool `json:"bytes,omitempty"`
-	// time to wait in seconds, at most one hour
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -288,7 +288,7 @@ type EventWait struct {
 	Text *string `json:"text,omitempty"`
 	// only events with a larger number; by default only new events
 	After *int64 `json:"after,omitempty"`
-	// time to wait in seconds, at most one hour
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -343,7 +343,7 @@ type Finished struct {
 // GetOptions: A GetDevicePluginOptions call.
 type GetOptions struct {
 	Resource string `json:"resource"`
-	// time to wait in seconds, at most one hour
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -356,7 +356,7 @@ type GetPreferred struct {
 	MustInclude []string `json:"must_include,omitempty"`
 	// number of devices to prefer
 	Size int64 `json:"size"`
-	// time to wait in seconds, at most one hour
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -528,7 +528,7 @@ type PodResourcesStatus struct {
 type PreStart struct {
 	Resource string   `json:"resource"`
 	Ids      []string `json:"ids"`
-	// time to wait in seconds, at most one hour
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
@@ -590,7 +590,7 @@ type ResourceWait struct {
 	Resource string `json:"resource"`
 	// exact number of devices; by default any
 	Count *int64 `json:"count,omitempty"`
-	// time to wait in seconds, at most one hour
+	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 

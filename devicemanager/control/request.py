@@ -192,7 +192,7 @@ def decode_body(operation: Operation[Any], body: bytes) -> Any:
 
 def _text(body: bytes, kind: Text) -> str:
     if not body.strip():
-        raise _bad(f"body: no text: expected {kind.value}")
+        raise _bad(f"the body is empty: expected {kind.value}")
     try:
         # The added line end keeps a body of one line from being read as a file name.
         # utf-8-sig, because editors on Windows put a byte order mark at the start of a file.

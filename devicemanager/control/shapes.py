@@ -27,7 +27,7 @@ DeviceIds = dict[str, list[str]]
 Count = Annotated[int, Meta(ge=0)]
 # Limited, so that a wait ends even if its client has disconnected.
 Seconds = Annotated[
-    float, Meta(ge=0, le=3600, description="time to wait in seconds, at most one hour")
+    float, Meta(ge=0, le=3600, description="time to wait, at most one hour, in seconds")
 ]
 OfResource = Annotated[str | None, Meta(description="only of this resource")]
 OfPlugin = Annotated[str | None, Meta(description="only of the plugin with this endpoint")]
@@ -467,7 +467,7 @@ class CallWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
 class Advance(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The time by which to advance the clock."""
 
-    seconds: Annotated[float, Meta(ge=0, le=1e9, description="time in seconds")]
+    seconds: Annotated[float, Meta(ge=0, le=1e9, description="time, in seconds")]
 
 
 class SetFault(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):

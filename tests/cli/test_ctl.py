@@ -306,7 +306,7 @@ def test_ambiguous_pod_name_is_an_error(ctl, mock_kubelet):
 
 def test_tcp_with_token(ctl, server):
     where = f"http://{server.address}"
-    assert "the token is in control.token" in ctl("node", "--control", where, status=2)
+    assert "the token is in the file control.token" in ctl("node", "--control", where, status=2)
     assert ctl("node", "--control", where, "--token-file", str(server.token_path))
 
 

@@ -307,7 +307,7 @@ def test_missing_server_is_an_error(ctl, tmp_path, monkeypatch):
 def test_tcp_with_token(world, ctl, tmp_path):
     with NodesControlServer(ControlledWorld(world), tmp_path, tcp="127.0.0.1:0") as server:
         where = f"http://{server.address}"
-        assert "the token is in control.token" in ctl("nodes", "list", "--control", where, status=2)
+        assert "the token is in the file control.token" in ctl("nodes", "list", "--control", where, status=2)
         token = str(server.token_path)
         said = ctl("nodes", "list", "-o", "name", "--control", where, "--token-file", token)
         assert said == "a\nb\n"

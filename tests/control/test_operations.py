@@ -243,7 +243,7 @@ def test_operations_answer_as_documented(client, raw, simulated_plugin):
 def test_problems_are_as_documented(raw):
     for method, path, body, status, reason, detail in [
         ("GET", "/v1/pods/x", None, 404, "not-found", "no pod has the UID 'x'"),
-        ("GET", "/v2", None, 404, "not-found", "nothing is at '/v2': /openapi.json lists"),
+        ("GET", "/v2", None, 404, "not-found", "unknown path '/v2': /openapi.json lists"),
         (
             "PATCH",
             "/v1/pods",
@@ -252,7 +252,7 @@ def test_problems_are_as_documented(raw):
             "method-not-allowed",
             "/v1/pods does not support PATCH: use",
         ),
-        ("POST", "/v1/pods", b"", 400, "bad-request", "body: empty: expected a pod's manifest"),
+        ("POST", "/v1/pods", b"", 400, "bad-request", "the body is empty: expected a pod's manifest"),
         ("POST", "/v1/pods", b"\xff", 400, "bad-request", "body: not UTF-8 text (byte 0)"),
         ("POST", "/v1/pods", b"kind: Pod", 422, "invalid-manifest", "apiVersion"),
         ("POST", "/v1/pods", b"/etc/hostname", 422, "invalid-manifest", "must be a mapping"),
