@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from devicemanager.cli.checkpoint_writing import Written
     from devicemanager.cli.options import Subparsers
 
-_NOT_SAVED = "nothing can be recovered: remove the file, and the kubelet starts without it"
+_NOT_SAVED = "nothing can be recovered: move the file away, and the kubelet starts without it"
 _NOT_WRITTEN = (
     "dry run: --write replaces the file and keeps a copy, --to OTHER writes the result elsewhere"
 )

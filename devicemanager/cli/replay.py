@@ -88,7 +88,7 @@ def _run(args: argparse.Namespace) -> int:
                 plugins.append(stack.enter_context(plugin))
             with contextlib.suppress(Stopped), signals.interruptible():
                 signals.wait()
-    # The exit status tells scripts that a request was not in the recording.
+    # The exit status shows scripts that a request was not in the recording.
     return 1 if any(plugin.misses for plugin in plugins) else 0
 
 

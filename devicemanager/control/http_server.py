@@ -91,7 +91,7 @@ class Certificate:
             context.load_cert_chain(self.certificate, self.key, password)
         except ssl.SSLError:
             if not is_locked:  # OpenSSL asks for the key's password when the server starts
-                text = f"{self.certificate} and {self.key}: not a certificate and its private key"
+                text = f"{self.certificate} and {self.key} are not a certificate and its key"
                 raise ValueError(f"{text} in PEM format") from None
 
 

@@ -367,13 +367,14 @@ def test_checkpoint_from_standard_input(file: Path, capsys: Any, monkeypatch: An
     assert piped("checkpoint", "show", "-") == run(capsys, "checkpoint", "show", str(file))
     assert piped("checkpoint", "diff", "-", str(file)) == (0, "", "")
     twice = (
-        "devicemanager: error: - (standard input) is given more than once: it can be read only once"
+        "devicemanager: error: standard input (-) is used for more than one file: it can be read "
+        "only once"
     )
     assert piped("checkpoint", "diff", "-", "-") == (2, "", f"{twice}\n")
     explain = ["explain", "-", "--devices", f"{GPU}=1", "--checkpoint", "-"]
     assert piped(*explain) == (2, "", f"{twice}\n")
     monkeypatch.setattr("sys.stdin", None)
-    closed = "devicemanager: error: standard input is closed\n"
+    closed = "devicemanager: error: standard input is closed: use a file name instead of -\n"
     assert run(capsys, "checkpoint", "verify", "-") == (2, "", closed)
 
 

@@ -229,7 +229,7 @@ def test_invalid_requests_are_problems(world, server):
             *("POST", f"/v1/nodes/a/pods/{uid}/containers/none/exit"),
             *(None, 409, "none"),
         ),
-        ("POST", "/v1/nodes/a/not-ready", b"x" * (5 << 20), 413, "more than 4194304 bytes"),
+        ("POST", "/v1/nodes/a/not-ready", b"x" * (5 << 20), 413, "the limit is 4194304 bytes"),
     ):
         reply = transport.ask(method, path, body)
         problem = json.loads(reply.body)

@@ -100,8 +100,8 @@ def test_listener_accepts_connections_to_its_address(listener, address, accepts)
 def test_start_fails_if_port_is_in_use(mock_kubelet, served):
     with pytest.raises(StartError) as caught:
         HttpServer(mock_kubelet, served.address).start()
-    text = f"HTTP cannot start: cannot listen on {served.address}: another program uses it"
-    assert str(caught.value) == f"{text}: choose another port (0 for any free one)"
+    text = f"HTTP cannot start: cannot listen on {served.address}: another program uses this port"
+    assert str(caught.value) == f"{text}: choose another one, or 0 for any free port"
 
 
 def test_control_api_shares_the_listener_without_its_address(mock_kubelet):
