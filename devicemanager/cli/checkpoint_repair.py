@@ -1,7 +1,7 @@
-"""``devicemanager checkpoint repair`` and ``edit``.
+"""``devicemanager checkpoint repair`` and ``edit``: repair a damaged checkpoint, or remove pods
+from one.
 
-``repair`` makes a damaged checkpoint loadable, ``edit`` removes pods from a checkpoint. Both are
-dry runs unless ``--write`` or ``--to`` is given.
+Both are dry runs unless ``--write`` or ``--to`` is given.
 """
 
 from __future__ import annotations

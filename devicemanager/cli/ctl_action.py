@@ -306,8 +306,8 @@ def seconds(text: str) -> float:
     found = re.fullmatch(form, text)
     if not text or found is None:
         raise argparse.ArgumentTypeError(f"invalid duration {text!r}: use 90, 90s, 5m or 1h30m")
-    hours, minutes, rest = (float(part or 0) for part in found.groups())
-    return hours * 3600 + minutes * 60 + rest
+    hours, minutes, secs = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + secs
 
 
 # -- requests ----------------------------------------------------------------------------

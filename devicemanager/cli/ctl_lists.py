@@ -52,8 +52,8 @@ def _cell(value: object) -> str:
 
 
 def _running(pod: PodInfo) -> str:
-    """Return the numbers of running and of all app containers and sidecars, as ``1/2``, like
-    kubectl's READY."""
+    """Return how many app containers and sidecars are running, and how many there are, as in
+    ``1/2``. This is like the column READY of kubectl."""
     # Sidecars run while the app containers run; other init containers do not.
     sidecars = [each for each in pod.init_containers if each.restartable]
     counted = [*pod.containers, *sidecars]

@@ -242,7 +242,7 @@ def _from_snapshot(args: argparse.Namespace, source: SnapshotNode) -> OfflineNod
     return OfflineNode(inventory, settings, source.saved, source.names, source.notes)
 
 
-def _unchanged(result: Explained) -> str:
+def _unchanged(result: AdmissionResult) -> str:
     admission = result.admission
     verdict = "admitted" if admission.admitted else f"rejected: {admission.reason}"
     pod = admission.pod
@@ -305,7 +305,7 @@ def _notes(args: argparse.Namespace, inventory: Inventory) -> list[str]:
     ]
 
 
-def _known(shown: Iterable[Explained], saved: Checkpoint | None) -> Iterator[str]:
+def _known(shown: Iterable[AdmissionResult], saved: Checkpoint | None) -> Iterator[str]:
     """Yield a note for each pod that the checkpoint already has, and for which no devices are
     selected."""
     known = {entry.pod_uid for entry in (saved and saved.entries) or ()}
@@ -316,14 +316,16 @@ def _known(shown: Iterable[Explained], saved: Checkpoint | None) -> Iterator[str
             yield f"pod {pod.namespace}/{pod.name} is in the checkpoint already{keeps}"
 
 
-def _without_claims(shown: Iterable[Explained], claims: OfflineClaims | None) -> Iterator[str]:
+def _without_claims(
+    shown: Iterable[AdmissionResult], claims: OfflineClaims | None
+) -> Iterator[str]:
     for pod in (each.admission.pod for each in shown):
         if pod.resource_claims and claims is None:
             name = f"{pod.namespace}/{pod.name}"
             yield f"the claims of pod {name} are ignored: add --claims"
 
 
-class Explained(NamedTuple):
+class AdmissionResult(NamedTuple):
     """The result of admitting one pod."""
 
     admission: Admission
@@ -335,7 +337,7 @@ class Explained(NamedTuple):
 
 def _admitted(
     node: OfflineNode, pods: Iterable[Pod], claims: OfflineClaims | None
-) -> list[Explained]:
+) -> list[AdmissionResult]:
     """Admit the pods, one after another, and return their results."""
     kubelet = node.kubelet()
     return [_admit(kubelet, pod, node.inventory, claims) for pod in pods]
@@ -343,7 +345,7 @@ def _admitted(
 
 def _admit(
     kubelet: InMemoryKubelet, pod: Pod, inventory: Inventory, claims: OfflineClaims | None
-) -> Explained:
+) -> AdmissionResult:
     from devicemanager.core.api.names import is_extended_resource_name
 
     wanted = {
@@ -352,14 +354,14 @@ def _admit(
     unknown = filter(is_extended_resource_name, sorted(wanted - inventory.keys()))
     unregistered = {str(name): _unregistered(name, inventory) for name in unknown}
     if claims is None or not pod.resource_claims:
-        return Explained(kubelet.admit(pod, start=False), unregistered)
+        return AdmissionResult(kubelet.admit(pod, start=False), unregistered)
     # The kubelet allocates a pod's claims before its devices.
-    explained, admission = claims.explain_pod(pod)
+    explanation, admission = claims.explain_pod(pod)
     if admission is None:
         admission = kubelet.admit(pod, start=False)
         if not admission.admitted:
             claims.end(pod)
-    return Explained(admission, unregistered, explained)
+    return AdmissionResult(admission, unregistered, explanation)
 
 
 def _unregistered(resource: str, inventory: Inventory) -> str:
@@ -371,7 +373,7 @@ def _unregistered(resource: str, inventory: Inventory) -> str:
     return f"no plugin has registered {resource}{meant}"
 
 
-def _text(result: Explained) -> str:
+def _text(result: AdmissionResult) -> str:
     lines = result.admission.explain().splitlines()
     if result.claims is not None:
         lines += ["", *result.claims.text().splitlines()]
@@ -380,7 +382,7 @@ def _text(result: Explained) -> str:
     return "".join(f"{clean(line)}\n" for line in lines)
 
 
-def _as_dict(result: Explained) -> dict[str, Any]:
+def _as_dict(result: AdmissionResult) -> dict[str, Any]:
     from devicemanager.core.explanation.data import as_dict
     from devicemanager.kubelet.pods.data import oci_data
 

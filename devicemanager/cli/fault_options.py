@@ -69,7 +69,7 @@ def _check(fault: Fault) -> Fault:
     if fault.is_immediate:
         raise FaultError(
             f"{fault.kind.name} needs at=POINT, such as {fault.kind.name}:at=registered: at "
-            "startup it would fire before anything exists"
+            "startup it would fire before any plugin or pod exists"
         )
     return fault
 

@@ -39,10 +39,12 @@ def filled(text: str, expected: str) -> str:
     """Return a file or directory name unchanged. Raises ArgumentTypeError if it is empty or has a
     null character. A shell passes an empty text for a variable that is not set."""
     if not text:
-        raise argparse.ArgumentTypeError(f"expected {expected}, not an empty text")
+        raise argparse.ArgumentTypeError(f"invalid value '': expected {expected}")
     # Python would raise a ValueError without the name wherever the path is used.
     if "\0" in text:
-        raise argparse.ArgumentTypeError(f"expected {expected}, not a text with a null character")
+        raise argparse.ArgumentTypeError(
+            f"invalid value {text!r}: expected {expected} without a null character"
+        )
     return text
 
 
@@ -100,7 +102,7 @@ def check_one_standard_input(files: Iterable[str | None]) -> None:
 
 def write_new(text: str, data: bytes) -> None:
     """Create a file that only its owner can read. Raises CommandError if the file exists, and
-    OSError.
+    OSError if it cannot be written.
 
     After an error, the incomplete file is removed.
     """

@@ -141,7 +141,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_containers(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the behaviour of containers."""
+    """Add the flags for the behaviour of containers, such as their run time."""
     group = parser.add_argument_group(
         "containers",
         "Defaults for all pods. Annotations of a pod, such as devicemanager.io/run-for, override "
@@ -192,7 +192,8 @@ def add_http(parser: argparse.ArgumentParser) -> None:
 
 
 def check_http(args: argparse.Namespace) -> None:
-    """Raise CommandError for HTTP flags that have no effect or lack a port number."""
+    """Raise CommandError for HTTP flags without --http, and for a certificate without a port
+    number."""
     if args.http is None and (args.http_allow_remote or args.http_certificate):
         raise CommandError("--http-allow-remote and --http-certificate require --http")
     # With port 0, the system would choose the port after the nodes have announced it.
@@ -317,7 +318,8 @@ def _container_behaviour(args: argparse.Namespace) -> ContainerBehaviour:
 
 
 def _port(address: str | None) -> int:
-    """Return the port of an address, which the nodes announce. Return 0 if it is not a number."""
+    """Return the port number in ``address``, or 0 if there is none. The nodes announce this
+    port."""
     text = (address or "").rpartition(":")[2]
     return int(text) if text.isdecimal() else 0
 
@@ -328,7 +330,7 @@ def _port(address: str | None) -> int:
 def _prefix(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(
-            f"invalid name {text!r}: use up to 40 of the characters a to z, 0 to 9 and -"
+            f"invalid name {text!r}: use a to z, 0 to 9 and -, at most 40 characters"
         )
     return text
 

@@ -167,8 +167,8 @@ def load_snapshot(file: str) -> Snapshot:
 
 
 def unpacked(data: bytes, name: str) -> Snapshot:
-    """Return the snapshot in an archive's bytes; ``name`` is for errors. Raises CommandError and
-    SnapshotError."""
+    """Return the snapshot in an archive's bytes. ``name`` is the name of the archive in errors.
+    Raises CommandError and SnapshotError."""
     try:
         from devicemanager.snapshot.reading import read_snapshot
     # Only reading needs the extra, so that a snapshot can be taken on any node.

@@ -134,11 +134,11 @@ class OutputQueue:
             return b"".join(taken)
 
     def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
+        remaining = memoryview(data)
+        while remaining:
             # A pipe can accept a part of the data. `close` reads the progress.
-            count = os.write(self._descriptor, rest)
-            rest = rest[count:]
+            count = os.write(self._descriptor, remaining)
+            remaining = remaining[count:]
             with self._changed:
                 self._size -= count
                 self._written += count

@@ -99,29 +99,29 @@ class Lines:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         # The empty part makes uvicorn send the headers before the first line exists.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
-        gone = asyncio.create_task(disconnected(receive))
+        disconnect = asyncio.create_task(disconnected(receive))
         try:
-            async for some in self._until(gone):
-                await send_pieces(some, send)
+            async for lines in self._until(disconnect):
+                await send_pieces(lines, send)
             # The last part marks the stream as complete. A client that has disconnected cannot
             # receive it.
-            if not gone.done():
+            if not disconnect.done():
                 await send({"type": "http.response.body", "body": b""})
         finally:
-            gone.cancel()
+            disconnect.cancel()
 
-    async def _until(self, gone: asyncio.Task[None]) -> AsyncIterator[bytes]:
+    async def _until(self, disconnect: asyncio.Task[None]) -> AsyncIterator[bytes]:
         # Wait for the next lines and for the disconnect together. Otherwise a disconnected client
         # would stay subscribed until the next line.
         while True:
             following = asyncio.ensure_future(anext(self._lines, None))
-            await asyncio.wait({following, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({following, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             if not following.done():
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
                 await self._lines.aclose()  # type: ignore[attr-defined]  # a generator
                 return
-            some = following.result()
-            if some is None:
+            lines = following.result()
+            if lines is None:
                 return
-            yield some
+            yield lines

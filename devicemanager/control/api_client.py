@@ -90,7 +90,7 @@ class Transport:
 
     def lines(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
         """Yield the lines of a streamed response. Raises ControlError if the connection breaks."""
-        rest = b""
+        incomplete = b""
         while True:
             try:
                 # readline would treat a broken connection as the end of the stream.
@@ -99,7 +99,7 @@ class Transport:
                 raise self._broken(error) from error
             if not read:
                 return
-            *lines, rest = (rest + read).split(b"\n")
+            *lines, incomplete = (incomplete + read).split(b"\n")
             yield from lines
 
     @contextlib.contextmanager
@@ -175,8 +175,8 @@ def _url(text: str) -> str:
 
 @attrs.frozen
 class ServedApi:
-    """Client for the operations of a control API. It raises the same errors as the calls in the
-    server's process, and ControlError if there is no valid response. Thread-safe."""
+    """Client for the operations of a control API. It raises the errors that an operation raises in
+    the server's process, and ControlError if there is no valid response. Thread-safe."""
 
     transport: Transport
     table: OperationTable

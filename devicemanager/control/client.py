@@ -114,17 +114,17 @@ class MockKubeletClient:
 
     @property
     def plugin_dir(self) -> Path:
-        """The directory of plugin sockets."""
+        """The directory ``device-plugins``, where plugins create their sockets."""
         return Path(self.node().plugin_dir)
 
     @property
     def plugin_socket(self) -> Path:
-        """The socket where plugins register."""
+        """The path of the socket where plugins register."""
         return Path(self.node().plugin_socket)
 
     @property
     def pod_resources_socket(self) -> Path:
-        """The socket of the PodResources API."""
+        """The path of the socket of the PodResources API."""
         return Path(self.node().pod_resources_socket)
 
     @property
@@ -139,7 +139,7 @@ class MockKubeletClient:
 
     @property
     def claims_state_path(self) -> Path:
-        """The file with allocated structured claims."""
+        """The path of the file with the allocated structured claims."""
         return Path(self.node().claims_state_path)
 
     # -- start and stop --------------------------------------------------------------------
@@ -206,7 +206,7 @@ class MockKubeletClient:
         return RemoteAdmission(self._api.call(operations.admit_pod, body=body, start=start))
 
     def terminate(self, *uids: str) -> None:
-        """Terminate and delete pods, all of them or none."""
+        """Terminate and delete the pods with these UIDs. If one is unknown, no pod is deleted."""
         # Without UIDs no request is sent, because the server requires at least one UID.
         if uids:
             self._api.call(operations.delete_pods, uid=list(uids))
@@ -241,7 +241,7 @@ class MockKubeletClient:
         self._api.call(operations.delete_pod_gracefully, uid, grace_period=grace_period)
 
     def container_statuses(self, uid: str) -> dict[str, ContainerStatus]:
-        """Return the statuses of the pod's containers by name, init containers first."""
+        """Return the statuses of the pod's containers by container name, init containers first."""
         found = self._api.call(operations.get_container_statuses, uid).items
         return {each.name: convert.container_status_from(each) for each in found}
 
@@ -326,7 +326,7 @@ class MockKubeletClient:
         return tuple(self._api.call(operations.list_plugins).items)
 
     def inventory(self) -> tuple[DeviceStatus, ...]:
-        """Return every device with its health and the container it is allocated to."""
+        """Return every device with its health and the container to which it is allocated."""
         return tuple(self._api.call(operations.list_devices).items)
 
     def pod(self, uid: str) -> PodInfo:
@@ -334,7 +334,7 @@ class MockKubeletClient:
         return self._api.call(operations.get_pod, uid)
 
     def pods(self) -> dict[str, PodInfo]:
-        """Return the descriptions of the pods that are known and not deleted, by UID."""
+        """Return the pods that the kubelet knows, except deleted ones, by UID."""
         return {each.uid: each for each in self._api.call(operations.list_pods).items}
 
     def devices(self, uid: str) -> dict[str, dict[str, list[str]]]:
@@ -376,15 +376,15 @@ class MockKubeletClient:
             seen = self.events.latest
             if condition():
                 return
-            rest = end - time.monotonic()
-            if rest <= 0:
+            remaining = end - time.monotonic()
+            if remaining <= 0:
                 events = self.events.recent()[-_SHOWN_EVENTS:]
                 lines = [f"  {event}" for event in events] or ["  nothing"]
                 head = f"waited {timeout:g} s for {what}; what did happen:"
                 raise WaitTimeout("\n".join([head, *lines]))
             # Waits are short, because the condition can become true without an event.
             try:
-                self.wait_for_event(after=seen, timeout=min(rest, _CHECK_SECONDS))
+                self.wait_for_event(after=seen, timeout=min(remaining, _CHECK_SECONDS))
             except WaitTimeout:
                 continue
 

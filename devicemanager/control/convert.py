@@ -105,7 +105,8 @@ def event(given: Event) -> shapes.Event:
 
 
 def event_from(shape: shapes.Event) -> Event:
-    """Return the kubelet's event for a shape. The values in ``details`` keep their JSON types."""
+    """Convert an event from its JSON shape to the kubelet's type. The values in ``details`` keep
+    their JSON types."""
     return Event(
         shape.time,
         EventKind(shape.kind),
@@ -118,7 +119,7 @@ def event_from(shape: shapes.Event) -> Event:
 
 
 def events_dropped(count: int, last: int) -> shapes.Event:
-    """Return the event that stands for ``count`` events that are no longer stored. ``last`` is the
+    """Return an event that stands for ``count`` events that are no longer stored. ``last`` is the
     number of the last of them."""
     return shapes.Event(
         number=last,
@@ -144,7 +145,8 @@ def call(given: Call, *, with_bytes: bool) -> shapes.Call:
 
 
 def call_from(shape: shapes.Call) -> Call:
-    """Return the kubelet's call for a shape. The shape must contain the request's bytes."""
+    """Convert a call from its JSON shape to the kubelet's type. The shape must contain the request
+    as bytes."""
     return Call(
         shape.number,
         shape.time,
@@ -175,7 +177,7 @@ def pending(given: CallInProgress) -> shapes.PendingCall:
 
 
 def calls_dropped(count: int, last: int) -> shapes.Call:
-    """Return the call that stands for ``count`` calls that are no longer stored. ``last`` is the
+    """Return a call that stands for ``count`` calls that are no longer stored. ``last`` is the
     number of the last of them."""
     # All other fields are null, so readers need no second type for this line.
     facts: dict[str, Any] = dict.fromkeys(shapes.Call.__struct_fields__)

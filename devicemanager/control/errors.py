@@ -81,8 +81,8 @@ def problem_of(error: Exception, *, missing: bool = False) -> Problem:
             if kind is RequestError and missing:
                 http_status, reason = HTTPStatus.NOT_FOUND, NOT_FOUND
             # The text of a WaitTimeout has a first line and a report of the events.
-            first, _, rest = str(error).partition("\n")
-            report = f"{first}\n{rest}" if rest else UNSET
+            first, _, events = str(error).partition("\n")
+            report = f"{first}\n{events}" if events else UNSET
             problems = list(error.lines) if isinstance(error, InvalidObject) else UNSET
             return _problem(http_status, reason, first, report=report, problems=problems)
     if isinstance(error, DeviceManagerError):

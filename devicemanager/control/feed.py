@@ -117,7 +117,7 @@ class Feed(Generic[T]):
 
     @property
     def latest(self) -> int:
-        """The number of the latest entry; 0 before the first."""
+        """The number of the latest entry; 0 if there is none."""
         return self._source.latest()
 
     def close(self) -> None:

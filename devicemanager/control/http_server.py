@@ -120,12 +120,12 @@ class HttpServerThread(abc.ABC):
 
     @abc.abstractmethod
     def _prepare(self, stack: contextlib.ExitStack) -> Prepared:
-        """Listen, and return what to serve. Callbacks added to ``stack`` run when the server stops.
-        Raises StartError."""
+        """Open the listening sockets, and return them with the service to run. Callbacks added to
+        ``stack`` run when the server stops. Raises StartError."""
 
     @property
     def is_serving(self) -> bool:
-        """True from ``start`` to ``stop``."""
+        """True between ``start`` and ``stop``."""
         return self._thread is not None
 
     def start(self) -> Self:
@@ -316,7 +316,7 @@ def max_connections() -> int:
 
 def listen_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
     """Return a listening unix socket that only its owner can connect to. It is closed and removed
-    when the stack closes. Raises StartError."""
+    when ``stack`` closes. Raises StartError if listening is not possible."""
     try:
         sockets.prepare(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -337,8 +337,8 @@ def listen_unix(path: Path, stack: contextlib.ExitStack) -> socket.socket:
 
 
 def listen_tcp(address: TcpAddress, stack: contextlib.ExitStack) -> socket.socket:
-    """Return a TCP socket that listens on an address. It is closed when the stack closes. Raises
-    StartError."""
+    """Return a TCP socket that listens on ``address``. It is closed when ``stack`` closes. Raises
+    StartError if listening is not possible."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         listener = socket.create_server(
@@ -358,7 +358,7 @@ def _reason(error: OSError) -> str:
 
 def new_token(path: Path, stack: contextlib.ExitStack) -> str:
     """Return a new random token, and write it to a file that only its owner can read. The file is
-    removed when the stack closes. Raises StartError."""
+    removed when ``stack`` closes. Raises StartError if it cannot be written."""
     token = secrets.token_urlsafe(32)
     try:
         # Removed and created exclusively, so that a file or link of another user is never written.

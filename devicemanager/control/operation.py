@@ -140,7 +140,8 @@ class Operation(Generic[T]):
 
     @cached_property
     def query(self) -> type[msgspec.Struct] | None:
-        """A type with the parameters of the query as fields; None if there are no parameters."""
+        """A struct type whose fields are the parameters of the query; None if there are no
+        parameters."""
         # A struct lets msgspec check the parameters and describe them in the OpenAPI document.
         fields = [
             (each.name, self._hints[each.name], *_default(each))

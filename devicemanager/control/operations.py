@@ -160,7 +160,7 @@ def admit_pod(
 
 @TABLE.get("/v1/pods", "pods")
 def list_pods(kubelet: MockKubelet) -> shapes.PodList:
-    """List the pods that are known and not deleted."""
+    """List the pods that the kubelet knows, except deleted ones."""
     return shapes.PodList(items=list(kubelet.pods().values()))
 
 
@@ -172,7 +172,7 @@ def delete_pods(
         tuple[str, ...], Meta(description="UID of a pod; can be repeated", min_length=1)
     ],
 ) -> None:
-    """Terminate and delete pods, all of them or none."""
+    """Terminate and delete several pods. If one is unknown, no pod is deleted."""
     kubelet.terminate(*uid)
 
 
@@ -208,7 +208,7 @@ def get_pod_devices(kubelet: MockKubelet, uid: str) -> shapes.PodDevices:
 
 @TABLE.get(_POD + "/resources-status", "allocated_resources_status")
 def get_pod_resources_status(kubelet: MockKubelet, uid: str) -> shapes.PodResourcesStatus:
-    """Show allocatedResourcesStatus of a pod."""
+    """Show the field allocatedResourcesStatus of each container of a pod."""
     status = kubelet.allocated_resources_status(uid)
     return shapes.PodResourcesStatus(
         containers={name: list(resources) for name, resources in status.items()}
@@ -364,9 +364,7 @@ def set_fault(kubelet: MockKubelet, body: shapes.SetFault) -> shapes.Fault:
         text = "body: expected either spec, such as reject-register:times=2, or kind and options"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
     if body.spec and body.options:
-        text = (
-            "body: options need kind instead of spec: write them into spec, as in KIND:NAME=VALUE"
-        )
+        text = "body: options cannot be used with spec: write them into spec, as in KIND:NAME=VALUE"
         raise HttpError(HTTPStatus.BAD_REQUEST, "bad-request", text)
     fault = body.spec or Fault.of(body.kind, **body.options)
     return convert.fault(kubelet.faults.set(fault))
@@ -374,7 +372,7 @@ def set_fault(kubelet: MockKubelet, body: shapes.SetFault) -> shapes.Fault:
 
 @TABLE.get("/v1/faults", "faults")
 def list_faults(kubelet: MockKubelet) -> shapes.FaultList:
-    """List the faults that are set."""
+    """List the faults that were set and not cleared."""
     found = [convert.fault(each) for each in kubelet.faults.list()]
     return shapes.FaultList(seed=kubelet.faults.seed, items=found)
 
@@ -406,7 +404,7 @@ def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
 
 @TABLE.post("/v1/waits/resource", "wait_for_resource")
 def wait_for_resource(kubelet: MockKubelet, body: shapes.ResourceWait) -> Wait[None]:
-    """Wait until devices of a resource are allocatable."""
+    """Wait until a resource has allocatable devices, or a given number of them."""
     return Wait(
         "events",
         body.timeout,

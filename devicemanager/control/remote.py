@@ -37,7 +37,7 @@ class RemoteEvents:
 
     @property
     def latest(self) -> int:
-        """The number of the latest event; 0 before the first."""
+        """The number of the latest event; 0 if there is none."""
         return self._api.call(operations.get_node).latest_event
 
     def recent(self, *kinds: EventKind) -> tuple[Event, ...]:
@@ -68,7 +68,7 @@ class RemoteCalls(CallQueries):
 
     @property
     def latest(self) -> int:
-        """The number of the latest call; 0 before the first."""
+        """The number of the latest call; 0 if there is none."""
         return self._api.call(operations.get_node).latest_call
 
     @property
@@ -82,7 +82,7 @@ class RemoteCalls(CallQueries):
         return tuple(self._api.call(operations.get_pending_calls).items)
 
     def all(self) -> list[Call]:
-        """Return every stored call, in the order of their numbers."""
+        """Return all stored calls, in the order of their numbers."""
         return list(self._read(0, follow=False))
 
     def follow(self, since: int | None = None) -> Iterator[Call]:
@@ -126,8 +126,8 @@ class RemoteFaults:
         return tuple([convert.fault_from(each) for each in found])
 
     def clear(self, which: int | str | None = None) -> int:
-        """Clear a fault by its ID, every fault of a kind, or all; return their number. Raises
-        RequestError if no fault with the ID or of the kind is set."""
+        """Clear the fault with an ID, all faults of a kind, or all faults; return the number of
+        cleared faults. Raises RequestError if no fault has the ID or kind."""
         if isinstance(which, int):
             return self._api.call(operations.clear_fault, str(which)).count
         return self._api.call(operations.clear_faults, kind=which).count
@@ -224,7 +224,7 @@ class RemoteAdmission:
 
     @property
     def pod(self) -> PodInfo:
-        """The pod right after its admission."""
+        """The description of the pod, immediately after its admission."""
         return self.shape.pod
 
     @property

@@ -127,11 +127,11 @@ async def disconnected(receive: Receive) -> None:
 
 async def read_arguments(operation: Operation[Any], request: Request) -> dict[str, Any]:
     """Return the keyword arguments for an operation's function: the names in the path, the
-    parameters of the query, and ``body``. Raises HttpError."""
+    parameters of the query, and ``body``. Raises HttpError if they are invalid."""
     # The body is read first, because clients read no response while they are still sending.
     data = await read_body(request)
     if data and operation.body is None:
-        raise _bad(f"{operation.method} {operation.path} has no body: send the request without one")
+        raise _bad(f"unexpected body: send {operation.method} {operation.path} without one")
     arguments: dict[str, Any] = {
         name: unquote(value) for name, value in request.path_params.items()
     }

@@ -184,12 +184,12 @@ class OperationRouter(HttpApplication):
                 found: bytes = await self._on_worker(lambda: encoded(wait.check()))
                 return found
             except WaitTimeout as error:
-                rest = end - time.monotonic()
-                if rest <= 0 or feed.closed:
+                remaining = end - time.monotonic()
+                if remaining <= 0 or feed.closed:
                     # Each check waits 0 s, but the client has waited longer.
                     text = str(error).replace("waited 0 s", f"waited {wait.timeout:g} s", 1)
                     raise WaitTimeout(text) from None
-                await feed.changes(seen, min(rest, _CHECK_SECONDS))
+                await feed.changes(seen, min(remaining, _CHECK_SECONDS))
 
     async def _on_worker(self, work: Callable[[], Any]) -> Any:
         return await anyio.to_thread.run_sync(work, limiter=self._workers)

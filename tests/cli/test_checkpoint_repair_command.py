@@ -225,7 +225,7 @@ def test_file_on_standard_output_is_not_mixed_with_messages(file: Path, capsys: 
 def test_edit_removes_pods(file: Path, capsys: Any) -> None:
     file.write_bytes(checkpoint.dumps(WHOLE))
     status, out, err = run(capsys, "edit", str(file), "--drop-pod", "")
-    assert (status, out) == (2, "") and "expected the UID of a pod, not an empty text" in err
+    assert (status, out) == (2, "") and "invalid value '': expected the UID of a pod" in err
     drop = ["--drop-pod", "u-0", "--drop-pod", "u-2"]
     status, out, _ = run(capsys, "edit", str(file), *drop)
     assert status == 1

@@ -251,7 +251,7 @@ def test_follow_prints_new_events(mock_kubelet, server):
         (["delete"], "the following arguments are required: POD"),
         (["admit", "{empty}"], "{empty}: the file is empty"),
         (["admit", "{binary}"], "{binary}: not UTF-8 text (byte 1)"),
-        (["admit", ""], "expected a file, not an empty text"),
+        (["admit", ""], "invalid value '': expected a file"),
         (["apply", "{empty}"], "{empty}: the file is empty"),
         (["apply", "{text}"], "{text}: must be a mapping with apiVersion and kind, not the text"),
         (["pods", "--token-file", "{binary}"], "--token-file: {binary} is not UTF-8 text"),

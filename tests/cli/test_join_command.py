@@ -53,7 +53,7 @@ def rejected(capsys):
         (["--full", "2"], "invalid number of full nodes 2: use 0 to 1"),
         (
             ["--prefix", "No"],
-            "invalid name 'No': use up to 40 of the characters a to z, 0 to 9 and -",
+            "invalid name 'No': use a to z, 0 to 9 and -, at most 40 characters",
         ),
         (["--label", "a"], "invalid label 'a': expected KEY=VALUE"),
         (["--label", "a=b c"], "invalid label 'a=b c': expected KEY=VALUE"),

@@ -38,7 +38,7 @@ _POD: Final = _NODE + "/pods/{uid}"
 
 @TABLE.get("/v1/nodes", "name faults is_silent kubelet")
 def list_nodes(cluster: ControlledCluster) -> shapes.NodeList:
-    """List the nodes of this process."""
+    """List the nodes that this process runs."""
     found = cluster.nodes
     return shapes.NodeList(
         items=[shapes.NodeSummary(**_summary(found[name])) for name in sorted(found)]
@@ -180,7 +180,7 @@ def restart_kubelet(node: NodeControl) -> None:
 
 @_on_node(_POD + "/evict", "evict")
 def evict_pod(node: NodeControl, uid: str, body: shapes.Eviction) -> None:
-    """Evict a pod because the node is low on a resource."""
+    """Evict a pod, as a kubelet does if the node is low on a resource."""
     _check_pod(node, uid)
     node.evict(uid, body.resource)
 

@@ -22,20 +22,20 @@ _Name = Annotated[
 
 
 class Device(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A device of a node."""
+    """A device on a node, by its resource and ID."""
 
     resource: _Name
     device: Annotated[str, Meta(min_length=1, max_length=1000, description="ID of the device")]
 
 
 class Resource(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A resource of a node."""
+    """A resource of a node, by its name."""
 
     resource: _Name
 
 
 class ZeroCapacity(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A resource whose plugin is to advertise no devices, or its devices again."""
+    """Request to make the plugin of a resource advertise no devices, or its devices again."""
 
     resource: _Name
     zero: Annotated[bool, Meta(description="false: advertise the devices again")] = True
@@ -114,7 +114,7 @@ class NodeSummary(Struct, kw_only=True, frozen=True):
 
 
 class NodeList(Struct, kw_only=True, frozen=True, tag_field="schema", tag=schema("cluster-nodes")):
-    """The nodes of this process, sorted by name."""
+    """The nodes that the process runs, sorted by name."""
 
     items: list[NodeSummary]
 

@@ -76,7 +76,7 @@ def of_pod_resources(counts: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
 
 
 def of_pods(node: str, pods: int, running: int, exited: int) -> Iterator[Metric]:
-    """Yield the gauges of the node's name, its running pods and its containers by state."""
+    """Yield the gauges of the node's name, its running pods, and its containers by state."""
     yield _gauge("kubelet_node_name", "The node's name; always 1.", [({"node": node}, 1)])
     yield _gauge("kubelet_running_pods", "Pods with a running container.", [({}, pods)])
     yield _gauge(

@@ -58,14 +58,14 @@ class Histogram:
 
 @attrs.frozen
 class Registered:
-    """A Register call, accepted or not."""
+    """Observation of a Register call, accepted or not."""
 
     resource: str
 
 
 @attrs.frozen
 class Allocated:
-    """A finished Allocate call, successful or not."""
+    """Observation of a finished Allocate call, successful or not."""
 
     resource: str
     seconds: float
@@ -73,7 +73,7 @@ class Allocated:
 
 @attrs.frozen
 class Admitted:
-    """A finished admission."""
+    """Observation of a finished admission."""
 
     seconds: float
     containers: int

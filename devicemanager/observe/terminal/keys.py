@@ -63,7 +63,8 @@ class ScreenState:
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """Yield the keys in the bytes of one read: a name, a character or ``unknown``."""
+    """Yield the keys in the bytes of one read from the terminal. A key is a character, or a name
+    such as ``up``; ``unknown`` for other escape sequences."""
     # An escape sequence is assumed to arrive in one read, so a lone escape is the Escape key.
     text = data.decode("utf-8", "replace")
     while text:

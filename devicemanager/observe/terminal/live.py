@@ -59,7 +59,7 @@ class LogLines:
         self.changed()
 
     def latest(self) -> Sequence[LogLine]:
-        """Return the lines, oldest first."""
+        """Return the stored lines, oldest first."""
         with self._lock:
             if self._new:
                 self._fold()
@@ -206,13 +206,13 @@ class LiveView:
         # key is drawn immediately.
         soonest = time.monotonic() + _SHORTEST
         if self._changed(_LONGEST, self._woken):
-            rest = soonest - time.monotonic()
-            if rest > 0:
-                self._changed(rest)
+            remaining = soonest - time.monotonic()
+            if remaining > 0:
+                self._changed(remaining)
 
     def _changed(self, seconds: float, *others: socket.socket) -> bool:
-        """Wait up to ``seconds`` for keys and ``others``. Handle keys; return True if one of the
-        others was ready first."""
+        """Wait up to ``seconds`` for keys and for the sockets ``others``. Handle keys. Return True
+        if a socket was ready and no key was pressed."""
         # ``select`` fails for descriptors above 1023, which a kubelet can have.
         poll = select.poll()
         key_source = self.terminal.input if self.terminal.is_entered else None

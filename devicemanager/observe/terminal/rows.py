@@ -79,6 +79,6 @@ class Rows(Generic[T]):
         return attrs.evolve(self, items=matching)
 
     def window(self, first: int, height: int, width: int) -> list[Text]:
-        """Render at most ``height`` rows, starting at row ``first``."""
+        """Return at most ``height`` rendered rows, starting at row number ``first``."""
         # Only this method renders rows, so the cost depends on the screen and not on the node.
         return [self.line(item, width) for item in self.items[first : first + height]]

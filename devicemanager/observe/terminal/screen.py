@@ -60,7 +60,7 @@ class Subject(Protocol):
         """Return the first line of the screen."""
 
     def legend(self, glyphs: Glyphs) -> Text:
-        """Return the explanation of the glyphs, shown below the help."""
+        """Return the line that explains the glyphs. It is shown below the help."""
 
     def title(self, pane: Pane, glyphs: Glyphs) -> Text:
         """Return the text after a pane's name. It is empty or ends with a space."""
@@ -156,10 +156,10 @@ def _keys_line(subject: Subject, state: ScreenState, width: int, shown: Shown) -
             continue
         style = "bold reverse" if pane is state.pane else "bold"
         line.append(str(number), style).append(f" {pane or 'all'} ", "")
-    rest = f"{glyphs.arrows} / filter ? help q quit"
+    keys = f"{glyphs.arrows} / filter ? help q quit"
     if state.filter:
-        rest = f"only {safe(state.filter)!r} (Esc) {rest}"
-    return joined([line, Text(rest, "dim")], width, glyphs)
+        keys = f"only {safe(state.filter)!r} (Esc) {keys}"
+    return joined([line, Text(keys, "dim")], width, glyphs)
 
 
 def _help(subject: Subject, about: Sequence[str], glyphs: Glyphs, width: int) -> list[Text]:

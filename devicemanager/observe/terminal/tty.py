@@ -197,9 +197,9 @@ class Terminal:
 
     def _write(self, text: str) -> None:
         # ``os.write`` may write only a part, for example when a signal arrives.
-        rest = memoryview(text.encode(self._encoding, "backslashreplace"))
-        while rest:
-            rest = rest[os.write(self.output, rest) :]
+        remaining = memoryview(text.encode(self._encoding, "backslashreplace"))
+        while remaining:
+            remaining = remaining[os.write(self.output, remaining) :]
 
 
 def _reopened(descriptor: int) -> int:

@@ -164,8 +164,8 @@ def resource_view(
     reserved: Iterable[Reserved],
     layouts: Layouts,
 ) -> ResourceView:
-    """Return the view of a resource. ``devices`` is None if the kubelet has removed the
-    resource."""
+    """Return a resource's devices with their states. ``devices`` is None if the kubelet has removed
+    the resource."""
     devices = devices or EMPTY
     held = holders.of(name)
     index = devices.device_index.index

@@ -23,7 +23,7 @@ _Facts = tuple[AllocatedByContainer, PodClaims, tuple[object, ...]]
 
 
 class Pods:
-    """Builder of the pods of a view. Not thread-safe."""
+    """Builder of the pod descriptions in a view. Not thread-safe."""
 
     def __init__(self, store: PodStore, claims_of: Callable[[str], PodClaims]) -> None:
         """Create a builder. ``claims_of`` returns the devices of a pod's resource claims, by the

@@ -128,7 +128,7 @@ class ResourceView:
         )
 
     def count(self, state: DeviceState) -> int:
-        """Return the number of devices in a state."""
+        """Return the number of devices of the resource that are in a state."""
         return self.states.count(state)
 
 
@@ -149,7 +149,7 @@ class LastCall:
 
 @attrs.frozen
 class Pending:
-    """A call in progress."""
+    """A call between the kubelet and a plugin that is in progress."""
 
     time: float
     rpc: str

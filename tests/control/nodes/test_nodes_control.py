@@ -214,7 +214,7 @@ def test_invalid_requests_are_problems(world, server):
         ("POST", "/v1/nodes/a/fail-device", b'{"x": 1}', 400, "unknown field `x`"),
         ("POST", "/v1/nodes/a/pressure", b'{"conditions": ["Heat"]}', 400, "'Heat'"),
         ("POST", "/v1/nodes/a/pressure", b"\xff", 400, "body: "),
-        ("POST", "/v1/nodes/a/reboot", b"{}", 400, "has no body: send the request without one"),
+        ("POST", "/v1/nodes/a/reboot", b"{}", 400, "unexpected body: send POST"),
         ("POST", "/v1/nodes/a/not-ready", b'{"message": "%s"}' % (b"x" * 1001), 400, "<= 1000"),
         ("DELETE", "/v1/nodes/a?how=never", None, 400, "query: how"),
         ("DELETE", "/v1/nodes/a?when=now", None, 400, "unknown parameter 'when': use one of how"),

@@ -37,7 +37,8 @@ _CALLS = 10
 
 
 class Documents:
-    """Builder of documents from the views of one node. Not thread-safe."""
+    """Builder of the documents that the live page shows, from the views of one node. Not
+    thread-safe."""
 
     def __init__(self) -> None:
         self._view: NodeView | None = None

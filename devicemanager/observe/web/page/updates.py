@@ -68,13 +68,13 @@ class Node(Protocol):
         subscription."""
 
     def failed(self, error: Exception) -> None:
-        """Report an error while the node was read. It is called once until a read succeeds
-        again."""
+        """Report an error while the node was read. After an error, further errors are reported only
+        if a read has succeeded in between."""
 
 
 @attrs.frozen
 class _State:
-    """Result of the latest read of the node."""
+    """The latest document of the node, with its version and the number of its last event."""
 
     version: int = 0
     document: Document = EMPTY
