@@ -357,7 +357,7 @@ class _Request:
         return client.ask(name, *path, body=body, timeout=timeout), msgspec.structs.asdict(body)
 
     def _targets(self, client: Any, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-        """Yield, for each request, the arguments in which it differs from the others."""
+        """Yield, for each request, the arguments that only this request has."""
         many = self.action.many
         # Users name pods by name, but the operations need UIDs.
         if "uid" in self.operation.parameters:

@@ -130,13 +130,13 @@ def content(file: str) -> bytes:
 
 
 def pods_named(client: MockKubeletClient, names: Sequence[str]) -> list[PodInfo]:
-    """Return the pods with these names or UIDs, in the same order. Raises CommandError for an
-    unknown one."""
+    """Return the kubelet's pods with these names or UIDs, in the order of ``names``. Raises
+    CommandError for an unknown name."""
     return pods_among(list(client.pods().values()), "`devicemanager ctl pods` lists all", names)
 
 
 def pods_among(pods: Sequence[PodInfo], advice: str, names: Sequence[str]) -> list[PodInfo]:
-    """Return those of ``pods`` that have these names or UIDs, in the order of ``names``. Raises
+    """Return the pods among ``pods`` with these names or UIDs, in the order of ``names``. Raises
     CommandError for an unknown name, with ``advice`` in its text."""
     return [_pod(pods, advice, name) for name in names]
 

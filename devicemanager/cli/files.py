@@ -170,7 +170,7 @@ def read_file(text: str, limit: int) -> bytes:
 def load_checkpoint(text: str) -> Checkpoint:
     """Load a checkpoint file as a kubelet does. Raises CommandError.
 
-    The errors of ``checkpoint`` have advice on starting a kubelet, which is left out here.
+    The errors of the package ``checkpoint`` advise how to start a kubelet. This advice is omitted.
     """
     import checkpoint
 

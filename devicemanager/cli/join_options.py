@@ -125,7 +125,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         choices=("leave", "stay", "register"),
         default="leave",
         help="when a node is deleted: leave, stay (like a kubelet, re-register only after a "
-        "restart) or register at once (default: leave)",
+        "restart) or register immediately (default: leave)",
     )
     group.add_argument(
         "--node-resource-topology",

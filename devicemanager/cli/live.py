@@ -80,8 +80,8 @@ class Display:
         self.log = log
 
     def show(self, look: Callable[[], Callable[[], View]]) -> None:
-        """Do nothing here. A live display starts its view: ``look`` returns the function that
-        creates views."""
+        """Start the live view, if this display has one. ``look`` returns the function that creates
+        views of the node."""
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:

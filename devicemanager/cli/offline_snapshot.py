@@ -101,8 +101,8 @@ class SnapshotNode:
         )
 
     def _uids(self, name: str) -> frozenset[str]:
-        """Return the UIDs of the pods that have the given name, ``namespace/name`` or UID. Raises
-        CommandError if there are none."""
+        """Return the UIDs of the pods with the given name, ``namespace/name`` or UID. Raises
+        CommandError if there is no such pod."""
         uids = [entry.pod_uid for entry in self.saved.entries or ()]
         # Pods without devices can still have exclusive CPUs or memory.
         for state in (self._cpus(), self._memory()):

@@ -82,7 +82,7 @@ def _add_flag(group: argparse._ArgumentGroup, flag: Flag, every: str | None) -> 
 
 def _help(flag: Flag, every: str | None) -> str:
     text = flag.help
-    # Some help texts explain each choice; the others get a list.
+    # Choices are added to help texts that do not explain them.
     if flag.choices and flag.choices[0] not in text:
         text += f": {', '.join(flag.choices[:-1])} or {flag.choices[-1]}"
     if flag.repeated:
@@ -250,7 +250,8 @@ def number(kind: type[NumberT], least: float = -math.inf) -> Callable[[str], Num
 DEVICES_FORM = "RESOURCE=COUNT[@NUMA,…][,…]"
 DEVICES_EXAMPLES = "vendor.com/gpu=8, vendor.com/gpu=8@0,1 or vendor.com/gpu=2@0,6@1"
 DEVICES_MEANING = (
-    "8@0,1: eight devices on NUMA nodes 0 and 1 in turn; 2@0,6@1: two on node 0, six on node 1"
+    "8@0,1: eight devices, alternating between NUMA nodes 0 and 1; 2@0,6@1: two devices on node 0, "
+    "six on node 1"
 )
 
 

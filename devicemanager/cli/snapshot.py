@@ -97,7 +97,7 @@ def _take(args: argparse.Namespace) -> int:
         None if each is None else Path(each).absolute()
         for each in (args.root, args.plugin_dir, args.kubelet_config)
     )
-    # A part that cannot be read does not stop the others.
+    # If a part cannot be read, the other parts are still collected.
     snapshot = collect(Places.find(Path(args.host), root, plugin_dir, config))
     name = args.archive or _name(snapshot)
     _write(name, archive(snapshot))

@@ -399,8 +399,8 @@ class MockKubeletClient:
         after: int | None = None,
         timeout: float = 10.0,
     ) -> Event:
-        """Wait up to ``timeout`` seconds for the next event that matches, and return it. It is one
-        of ``kinds``, or of any kind if there are none. Raises WaitTimeout."""
+        """Wait up to ``timeout`` seconds for the next event that matches, and return it. Without
+        ``kinds``, an event of any kind matches. Raises WaitTimeout."""
         if since is not None:
             after = since.event if isinstance(since, Mark) else since
         check_seconds(timeout)

@@ -71,7 +71,7 @@ class Stream(Generic[T]):
     follow: bool
     """True to continue with new entries until the client or the server closes."""
     wanted: Callable[[Sequence[Any]], Sequence[Any]]
-    """Returns the entries to send, from those that it gets."""
+    """Returns the entries to send, from a batch of entries."""
 
 
 class Operation(Generic[T]):

@@ -383,7 +383,7 @@ def clear_faults(
     *,
     kind: Annotated[str | None, Meta(description="only faults of this kind")] = None,
 ) -> shapes.Cleared:
-    """Clear all faults, or those of one kind. Delayed calls resume."""
+    """Clear all faults, or all faults of one kind. Delayed calls resume."""
     return shapes.Cleared(count=kubelet.faults.clear(kind))
 
 
@@ -404,7 +404,7 @@ def clear_fault(kubelet: MockKubelet, id: str) -> shapes.Cleared:
 
 @TABLE.post("/v1/waits/resource", "wait_for_resource")
 def wait_for_resource(kubelet: MockKubelet, body: shapes.ResourceWait) -> Wait[None]:
-    """Wait until a resource has allocatable devices, or a given number of them."""
+    """Wait until devices of a resource are allocatable."""
     return Wait(
         "events",
         body.timeout,

@@ -53,7 +53,7 @@ _Endpoint = Callable[[Request], Awaitable[ASGIApp]]
 
 
 class HttpApplication(abc.ABC):
-    """Base class of the ASGI applications here: it limits memory and turns errors into
+    """Base class of the project's ASGI applications. It limits memory and turns errors into
     responses."""
 
     def __init__(self) -> None:

@@ -58,7 +58,7 @@ class KubeletMetrics(Collector):
         ]
 
     def describe(self) -> Iterable[Metric]:
-        """Return no families, because the families depend on the events so far."""
+        """Return no metric families, because the families of ``collect`` depend on past events."""
         # Without this method, a registry with ``auto_describe`` would call ``collect``.
         return []
 

@@ -37,8 +37,8 @@ class Plugins:
         self._views: tuple[PluginView, ...] = ()
 
     def refresh(self, snapshot: ManagerSnapshot | None) -> tuple[PluginView, ...]:
-        """Return all plugins of the snapshot. An unchanged plugin is the same object as before.
-        Without a snapshot, return none."""
+        """Return the plugins of the snapshot, reusing the objects of unchanged plugins. Return an
+        empty tuple if there is no snapshot."""
         self._read_calls()
         before = {(view.resource, view.endpoint, view.stream): view for view in self._views}
         views = [

@@ -43,8 +43,7 @@ T = TypeVar("T")
 
 
 class PodResourcesView:
-    """Builder of views from PodResources responses. Parts that remain equal are the same
-    objects."""
+    """Builder of views from PodResources responses. It reuses the objects of unchanged parts."""
 
     def __init__(self, source: str) -> None:
         """Create a builder. ``source`` describes the kubelet, for the user."""

@@ -35,7 +35,7 @@ class Pods:
 
     def refresh(self, held: Mapping[PodUid, AllocatedByContainer]) -> tuple[PodInfo, ...]:
         """Return the descriptions of all pods, with the devices in ``held``. If no pod has changed,
-        return the same tuple as before."""
+        return the previous tuple."""
         # A new dict, so that deleted pods are removed.
         before, self._latest = self._latest, {}
         for record in self._store.records():

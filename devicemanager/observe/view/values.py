@@ -71,8 +71,8 @@ class Holder:
 
 @attrs.frozen(eq=False)
 class Layout:
-    """Devices of a resource and their NUMA nodes. It remains the same object until a device or NUMA
-    node changes.
+    """Devices of a resource and their NUMA nodes. The object is reused until a device or its NUMA
+    nodes change.
 
     Listed devices come first, sorted by ID. Devices that are allocated but not listed follow.
     """
@@ -105,7 +105,7 @@ class ResourceView:
 
     name: str
     connected: bool
-    """True if a plugin serves the resource. PodResources does not report this; then always True."""
+    """True if a plugin serves the resource. In views from PodResources it is always True."""
     capacity: int
     allocatable: int
     layout: Layout
@@ -175,11 +175,10 @@ class PluginView:
 @attrs.frozen
 class NodeView:
     """View of a whole node at one moment. Parts that have not changed since the previous view are
-    the same objects."""
+    reused objects."""
 
     revision: int
-    """Number that increases with each change. Views of one builder with the same revision are the
-    same object."""
+    """Number that increases with each change of the node."""
     source: str
     """Description of the kubelet that was read."""
     name: str = ""
