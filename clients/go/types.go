@@ -75,7 +75,7 @@ type Call struct {
 	ResponseBytes *string `json:"response_bytes"`
 }
 
-// CallWait: A wait for the next call that matches all criteria to end.
+// CallWait: A wait for the end of the next call that matches all criteria.
 type CallWait struct {
 	// only of this resource
 	Resource *string `json:"resource,omitempty"`

@@ -34,11 +34,13 @@ class Listing:
     """Additional columns for ``-o wide``."""
 
     def headings(self, is_wide: bool) -> list[str]:
-        """Return the headings of the columns, with the wide ones if ``is_wide``."""
+        """Return the headings of the columns, including the columns of ``-o wide`` if
+        ``is_wide``."""
         return [heading for heading, _ in self._columns(is_wide)]
 
     def cells(self, item: Any, is_wide: bool) -> list[str]:
-        """Return the cells of an item's row, with the wide ones if ``is_wide``."""
+        """Return the cells of an item's row, including the columns of ``-o wide`` if
+        ``is_wide``."""
         return [_cell(value(item)) for _, value in self._columns(is_wide)]
 
     def _columns(self, is_wide: bool) -> list[Column]:

@@ -79,7 +79,7 @@ def problem_answer(problem: Problem) -> Answer:
 
 
 async def send_pieces(body: bytes, send: Send) -> None:
-    """Send a part of a response in pieces; more parts can follow."""
+    """Send ``body`` in pieces, as a part of a response. More parts can follow."""
     # Slices of a memoryview copy nothing. Each piece is copied once, when it is sent.
     view = memoryview(body)
     for at in range(0, len(view), _PIECE):

@@ -431,7 +431,7 @@ class MockKubeletClient:
         timeout: float = 10.0,
         **criteria: Unpack[CallCriteria],
     ) -> Call:
-        """Wait up to ``timeout`` seconds for the next call that matches to end, and return it.
+        """Wait up to ``timeout`` seconds until the next matching call has ended, and return it.
         Raises WaitTimeout."""
         from devicemanager.events.calls.matching import CallFilter
 

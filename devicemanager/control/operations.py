@@ -433,7 +433,7 @@ def wait_for_event(kubelet: MockKubelet, body: shapes.EventWait) -> Wait[shapes.
 
 @TABLE.post("/v1/waits/call", "wait_for_call")
 def wait_for_call(kubelet: MockKubelet, body: shapes.CallWait) -> Wait[shapes.Call]:
-    """Wait for the next call that matches to end, and show it."""
+    """Wait until the next matching call has ended, and show it."""
     since = kubelet.mark() if body.since is None else body.since
 
     def check() -> shapes.Call:

@@ -442,7 +442,7 @@ _Part = Annotated[
 
 
 class CallWait(Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """A wait for the next call that matches all criteria to end."""
+    """A wait for the end of the next call that matches all criteria."""
 
     resource: OfResource = None
     rpc: OfRpc = None

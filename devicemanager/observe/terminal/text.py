@@ -117,7 +117,8 @@ def column(text: str, width: int, style: str = "", glyphs: Glyphs = UNICODE) -> 
 
 
 def joined(parts: Iterable[Text | str], width: int, glyphs: Glyphs = UNICODE) -> Text:
-    """Join parts to one line of at most ``width`` cells. The parts must have been made safe."""
+    """Join parts to one line of at most ``width`` cells. The parts must be texts that ``safe`` has
+    returned."""
     line = Text(no_wrap=True, end="")
     for part in parts:
         line.append(part)
