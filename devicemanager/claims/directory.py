@@ -104,9 +104,8 @@ class ObjectFiles:
             return
         self._faults[path] = lines
         for line in lines:
-            self._unreported.append(
-                f"{line}{'; its last valid objects stay' if keeps_last else ''}"
-            )
+            suffix = "; its last valid objects stay" if keeps_last else ""
+            self._unreported.append(line + suffix)
 
     def _update_owner(self) -> None:
         wanted: dict[Identity, api.Object] = {}
