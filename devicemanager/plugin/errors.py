@@ -19,7 +19,7 @@ class PluginError(Exception):
 
 
 class ConfigurationError(PluginError):
-    """Invalid setting of a plugin. The text names the setting and the fix."""
+    """Error in a setting of a plugin. The text names the setting and the fix."""
 
 
 class RegistrationFailed(PluginError):

@@ -48,7 +48,7 @@ def permission_letters(_instance: object, _attribute: attrs.Attribute[str], text
 
 
 def several(what: str, values: Iterable[T]) -> tuple[T, ...]:
-    """Return the values as a tuple. Raises ValueError for a string, which is no list of values."""
+    """Return the values as a tuple. Raises ValueError for a string, which is not a list."""
     if isinstance(values, str | os.PathLike) or not isinstance(values, Iterable):
         raise ValueError(f"{what} must be a list, not {values!r}")
     return tuple(values)

@@ -287,7 +287,9 @@ def test_too_many_devices_are_one_line():
 
 
 def test_parser_stops_at_too_many_items():
-    with pytest.raises(InvalidObject, match=f"p.yaml: line 1: a list of more than {MAX_DEVICES}"):
+    with pytest.raises(
+        InvalidObject, match=f"p.yaml: line 1: the list has more than {MAX_DEVICES}"
+    ):
         read_text(f"[{'1,' * (MAX_DEVICES + 1)}}}", "p.yaml")
 
 
