@@ -221,7 +221,7 @@ def configure(
 
 
 def check_scope(scope: str) -> None:
-    """Raise TopologyConfigError for an unknown scope, whatever the policy is
+    """Raise TopologyConfigError for an unknown scope. The kubelet checks it for every policy
     (``ValidateKubeletConfiguration``, pkg/kubelet/apis/config/validation, v1.32)."""
     if scope not in set(ScopeName):
         raise TopologyConfigError(f'unknown scope: "{scope}"')
