@@ -79,7 +79,8 @@ def test_kubeconfig_variable_is_used(kubeconfig, monkeypatch):
         ("[]", "not a kubeconfig file: expected the keys clusters, contexts and users"),
         (
             "hello",
-            "not a kubeconfig file: expected the keys clusters, contexts and users: use --kubeconfig",
+            "not a kubeconfig file: expected the keys clusters, contexts and users: "
+            "use --kubeconfig",
         ),
         ('{"current-context": "x"}', "kubeconfig"),
         ("", "not a kubeconfig file: expected the keys clusters, contexts and users"),
