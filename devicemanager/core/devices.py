@@ -1,4 +1,4 @@
-"""A device as its plugin advertises it."""
+"""Devices as their plugins advertise them."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class Ledger:
     def record(
         draft: Draft, container: ContainerName, resource: ResourceName, allocated: AllocatedDevices
     ) -> None:
-        """Add reserved devices and the plugin's response to a draft."""
+        """Add a container's reserved devices and the plugin's response to a draft."""
         draft.allocated.setdefault(container, {})[resource] = allocated
 
     def commit(self, draft: Draft) -> None:

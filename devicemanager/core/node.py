@@ -110,7 +110,7 @@ class Node:
 
 @attrs.define
 class NodeStatus:
-    """``capacity`` and ``allocatable`` of device resources in the node's status.
+    """Device counts in the node's status: ``capacity`` and ``allocatable`` by resource.
 
     Resources that the device manager has removed remain, with a count of 0
     (``MachineInfo``, pkg/kubelet/nodestatus/setters.go, v1.32).

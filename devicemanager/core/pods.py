@@ -12,7 +12,7 @@ from devicemanager.core.ids import ContainerName, PodUid, ResourceName
 
 
 class RestartPolicy(StrEnum):
-    """``spec.restartPolicy``: which containers the kubelet restarts."""
+    """Restart policy of a pod: which containers the kubelet restarts (``spec.restartPolicy``)."""
 
     ALWAYS = "Always"
     ON_FAILURE = "OnFailure"
@@ -64,7 +64,7 @@ class Pod:
     """The first restartable init container, if the kubelet rejects pods with such containers."""
 
     def without_sidecars(self) -> Pod:
-        """Return the pod as a kubelet sees it that does not know restartable init containers: they
+        """Return the pod for a kubelet that does not support restartable init containers: they
         become ordinary init containers."""
         if not any(container.restartable for container in self.init_containers):
             return self

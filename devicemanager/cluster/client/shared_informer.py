@@ -129,10 +129,10 @@ class PodInformer:
     # -- as a sink -------------------------------------------------------------------
 
     def begin_list(self) -> None:
-        """As in ``reflector.Sink``."""
+        """Do nothing: collected pods are merged by version. See ``reflector.Sink``."""
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """As in ``reflector.Sink``."""
+        """Pass a LIST of all pods to the handlers of their nodes."""
         by_node = defaultdict(list)
         for each in objects:
             by_node[_node_name(each)].append(each)
@@ -152,7 +152,7 @@ class PodInformer:
                 self._hand_over(known)
 
     def apply(self, kind: str, object_: JsonObject) -> None:
-        """As in ``reflector.Sink``."""
+        """Pass a changed or deleted pod to the handler of its node."""
         with self._lock:
             known = self._nodes.get(_node_name(object_))
             if known is None:
@@ -196,7 +196,7 @@ class NodeInformer:
             self._uids[name] = node.uid
 
     def drop(self, name: str) -> None:
-        """Stop the delivery to a node."""
+        """Stop delivering events to a node."""
         with self._lock:
             self._nodes.pop(name, None)
             self._uids.pop(name, None)
@@ -214,12 +214,12 @@ class NodeInformer:
             return next(same, joined[0] if joined else None)
 
     def begin_list(self) -> None:
-        """As in ``reflector.Sink``."""
+        """Record which nodes have joined before a LIST starts."""
         with self._lock:
             self._before_list = set(self._nodes)
 
     def replace(self, objects: list[JsonObject]) -> None:
-        """As in ``reflector.Sink``."""
+        """Pass a LIST of all Nodes to their handlers; a missing Node was deleted."""
         found = {each["metadata"]["name"]: each for each in objects}
         with self._lock:
             for name, node in list(self._nodes.items()):
@@ -230,7 +230,7 @@ class NodeInformer:
                     node.on_node_event("DELETED", {"metadata": {"name": name, "uid": node.uid}})
 
     def apply(self, kind: str, object_: JsonObject) -> None:
-        """As in ``reflector.Sink``."""
+        """Pass a changed or deleted Node to its handler."""
         with self._lock:
             node = self._nodes.get(object_["metadata"]["name"])
             if node is not None:

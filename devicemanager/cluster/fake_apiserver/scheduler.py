@@ -18,7 +18,7 @@ __all__ = ["schedule"]
 def schedule(server: FakeApiServer) -> None:
     """Bind every pending pod to a node on which it fits.
 
-    Of several such nodes, choose the one with the fewest devices in use plus pods.
+    Of several such nodes, choose the one with the smallest sum of pods and devices in use.
     """
     pods = server.all("pods")
     pending = [pod for pod in pods if not pod["spec"].get("nodeName") and _is_pending(pod)]

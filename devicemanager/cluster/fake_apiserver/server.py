@@ -182,7 +182,7 @@ class FakeApiServer:
 
     @property
     def version(self) -> int:
-        """The newest resource version."""
+        """The newest resource version of any object."""
         with self._store.lock:
             return self._store.version
 

@@ -12,7 +12,7 @@ _REQUIRED = ("cpu", "memory", "pods", "ephemeral-storage")
 
 
 class Pressure(StrEnum):
-    """Pressure conditions, in the kubelet's order."""
+    """Pressure condition of a node; the members are in the kubelet's order."""
 
     MEMORY = "MemoryPressure"
     DISK = "DiskPressure"

@@ -1,4 +1,4 @@
-"""``status.phase`` of a pod."""
+"""The phase of a pod (``status.phase``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints: the sets of NUMA nodes on which a request for devices fits."""
+"""Topology hints: the sets of NUMA nodes on which a request for devices fits."""
 
 # Theory of operation. The kubelet tests every device for every set of NUMA nodes
 # (``generateDeviceTopologyHints``, devicemanager/topology_hints.go, v1.32). A device *touches* a

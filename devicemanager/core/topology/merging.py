@@ -111,16 +111,21 @@ def merge_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> Hint:
 
 
 def ranked_narrowest(topology: NumaTopology, hints: Sequence[Hints]) -> list[int]:
-    """Return all sets of nodes that combinations of hints result in, best first by the rule of
-    ``merge_narrowest``."""
+    """Return the sets of NUMA nodes that result from all combinations of hints, best first.
+
+    The order is that of ``merge_narrowest``: fewest nodes, then lowest node IDs.
+    """
     return sorted(reachable_masks(topology, hints), key=lambda mask: (mask.bit_count(), mask))
 
 
 def ranked_unpreferred(
     topology: NumaTopology, hints: Sequence[Hints], prefer_closest: bool
 ) -> list[int]:
-    """Return all sets of nodes that combinations of hints result in, best first by the rule for
-    results that are not preferred."""
+    """Return the sets of NUMA nodes that result from all combinations of hints, best first.
+
+    The order is that of results that are not preferred: the wanted number of nodes, then the
+    smallest average distance if ``prefer_closest``, then the lowest node IDs.
+    """
     wanted = wanted_size(hints)
 
     def rank(mask: int) -> tuple[bool, int, float, int]:

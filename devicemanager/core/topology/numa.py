@@ -173,7 +173,9 @@ def _checked_rows(
     for node in ordered:
         row = distances.get(node)
         if row is None:
-            raise NumaTopologyError(f"NUMA node {node} has no distances: use one row per node")
+            raise NumaTopologyError(
+                f"invalid NUMA distances: no row for node {node}: use one row per node"
+            )
         if len(row) != len(ordered):
             raise NumaTopologyError(
                 f"NUMA node {node} has {len(row)} distances for {len(ordered)} nodes: "

@@ -77,7 +77,7 @@ def test_subset_steps_sum_over_all_subsets() -> None:
             [[10], [10, 20]],
             "NUMA node 0 has 1 distances for 2 nodes: use one distance per node",
         ),
-        ([0, 1], {0: [10, 20]}, "NUMA node 1 has no distances: use one row per node"),
+        ([0, 1], {0: [10, 20]}, "invalid NUMA distances: no row for node 1: use one row per node"),
         ([0], [[-3]], "NUMA node 0 has a negative distance: use 0 or more"),
     ],
 )
