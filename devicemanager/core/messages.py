@@ -1,9 +1,8 @@
-"""The texts that the kubelet shows, exactly.
+"""The kubelet's messages, character by character.
 
-Users search logs and events for these texts, and recorded vectors are compared with them.
-That is why they are data in one module. Source: pkg/kubelet/cm/devicemanager,
-pkg/kubelet/lifecycle and pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The last two
-texts are devicemanager's.
+They are exact because users search logs and events for them, and because recorded scenarios are
+compared with them. Source: pkg/kubelet/cm/devicemanager, pkg/kubelet/lifecycle and
+pkg/kubelet/cm/topologymanager of Kubernetes v1.32. The last two messages are devicemanager's.
 """
 
 # Reasons and messages of rejected pods.
@@ -76,7 +75,8 @@ BAD_SOCKET_PATH = "bad socketPath, must be an absolute path: {path}"
 
 
 def go_quoted(text: str) -> str:
-    """Quote text as Go's ``%q`` does, for the characters that occur in names and options."""
+    """Quote text as Go's ``%q`` does; only characters that occur in names and options are
+    escaped."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     return '"' + "".join(escapes.get(char, char) for char in text) + '"'
 

@@ -195,7 +195,7 @@ def test_invalid_kubeconfig_is_a_one_line_error(tmp_path, monkeypatch, capsys, c
     start = "devicemanager simulate: error: cannot deploy ns/p: KUBECONFIG is"
     assert text.startswith(f"{start} {path}, ")
     assert text.count("\n") == 1
-    assert ("it is not a kubeconfig" in text) == (content in ("", "just text"))
+    assert ("not a kubeconfig file" in text) == (content in ("", "just text"))
 
 
 def test_kubeconfig_that_is_a_pipe_is_rejected(tmp_path, monkeypatch, capsys):

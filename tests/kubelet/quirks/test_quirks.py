@@ -761,7 +761,7 @@ def test_an_unknown_quirk_is_rejected() -> None:
     [("1.24", "Q1", "Q3, Q4"), ("1.36", "Q2", "Q1, Q3"), ("1.37", "Q1", "Q2, Q3")],
 )
 def test_quirk_that_the_version_never_had_is_rejected(version: str, name: str, has: str) -> None:
-    text = f"kubelet {version} does not have quirk {name}: it has {has}"
+    text = f"kubelet {version} does not have quirk {name}: use one of {has}"
     with pytest.raises(ValueError, match=text):
         Settings(kubelet_version=version, quirks={name})
 

@@ -291,7 +291,7 @@ def test_bad_file_does_not_affect_others(write: Write, tmp_path: Path) -> None:
     }
     assert errors["pipe.yaml"].endswith("a pipe, not a regular file")
     assert errors["zero.json"].endswith("a device, not a regular file")
-    assert errors["sparse.json"].endswith("2147483648 bytes, more than the 1048576 allowed")
+    assert errors["sparse.json"].endswith("2147483648 bytes, more than the limit of 1048576 bytes")
     with pytest.raises(UnresolvedCdiDevices, match=r"more errors$"):
         registry.resolve(["vendor.com/gpu=absent"])
 
