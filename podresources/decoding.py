@@ -1,4 +1,4 @@
-"""Decode the bytes of PodResources messages to values, for the client."""
+"""Decode PodResources messages from bytes to values. The client uses this."""
 
 from __future__ import annotations
 
