@@ -1,4 +1,4 @@
-"""S: PreStartContainer."""
+"""Checks of family S: PreStartContainer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from devicemanager.conformance.registry import builtin
 
 
 def _pre_start(run: CheckRun, client: PluginClient, ids: list[str], when: str) -> float:
-    """Call PreStartContainer. Return the seconds; raises Failed."""
+    """Call PreStartContainer and return the seconds it took. ``when`` describes the call in errors.
+
+    Raises Failed if the call fails, and Skipped if it is not implemented.
+    """
     begin = time.monotonic()
     try:
         client.pre_start(ids, run.limits.pre_start_seconds)
