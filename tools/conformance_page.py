@@ -23,7 +23,7 @@ except those of K and L, *resilient* requires these as well, and *complete* also
 
 
 def page() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/conformance-checks.md."""
     return "\n".join(_lines())
 
 
