@@ -48,7 +48,7 @@ class Kind(enum.StrEnum):
 
 @attrs.frozen
 class Finding:
-    """Problem on a node. All facts in it can be found in the snapshot."""
+    """Result of a rule: a problem on a node. The snapshot contains all facts that it mentions."""
 
     kind: Kind
     severity: Severity
