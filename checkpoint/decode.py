@@ -90,7 +90,7 @@ def _pairs(pairs: list[tuple[str, Value]]) -> Object | Repeated:
         if key in seen:
             return Repeated(key)
         seen.add(key)
-    raise AssertionError("a key is a duplicate")
+    raise AssertionError("unreachable: the caller has found a duplicate key")
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -50,8 +50,8 @@ class Freeing:
             return None
 
     def free(self, descriptor: int) -> None:
-        """Close a descriptor that ``hold`` returned: in the thread, or here if no thread can be
-        started."""
+        """Close a descriptor that ``hold`` returned. The background thread closes it if it can be
+        started; otherwise this call does."""
         freed = threading.Lock()
         freed.acquire()
         with self._lock:
@@ -102,8 +102,8 @@ class Freeing:
         return True
 
     def _end(self) -> threading.Thread | None:
-        """Tell the thread to stop after its remaining files; return the thread, or None if there is
-        none.
+        """Stop the thread after its remaining files; return it, or None if there is none. Does not
+        wait.
 
         Must be called with the lock held. A thread whose start was interrupted stops immediately.
         """

@@ -1,4 +1,4 @@
-"""Read a checkpoint file safely, whatever kind of file has its name.
+"""Read a checkpoint file safely, even if its path leads to another kind of file.
 
 The path can lead to a directory, a FIFO or a sparse file of gigabytes. Reading must neither
 block nor fill the memory. A dangling link is an error, but a missing file is normal.

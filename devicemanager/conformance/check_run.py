@@ -164,7 +164,7 @@ class CheckRun:
         try:
             self.break_device(id_)
         except Failed as failed:
-            raise Skipped(f"{failed}: see W07") from None
+            raise Skipped(f"{failed}: see check W07") from None
 
     def assume_recovered(self, id_: str) -> None:
         """Recover a device as a precondition of a check. Raises Skipped if no device list shows the
@@ -172,7 +172,7 @@ class CheckRun:
         try:
             self.recover_device(id_)
         except Failed as failed:
-            raise Skipped(f"{failed}: see W08") from None
+            raise Skipped(f"{failed}: see check W08") from None
 
     # -- the plugin, as the kubelet and a client see it -----------------------------------
 
@@ -331,7 +331,7 @@ class CheckRun:
             )
 
     def until_registered(self, is_done: Callable[[], bool], seconds: float) -> float | None:
-        """Wait like ``until``, and tell the user every few seconds that the plugin has not
+        """Wait like ``until``. Every few seconds, notify the user that the plugin has not
         registered yet."""
         has_advised = False
 

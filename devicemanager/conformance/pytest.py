@@ -53,7 +53,7 @@ def pytest_checks(
         if error_of_all:
             raise CheckError(error_of_all)
         if not registers and check.needs_registration:
-            pytest.skip(f"the plugin does not register: see {FIRST}")
+            pytest.skip(f"the plugin does not register: see check {FIRST}")
         known = attrs.evolve(plugin, resources=resources)
         try:
             report = run(known, [check], limits=limits, seed=seed, waivers=waivers, jobs=1)

@@ -204,10 +204,10 @@ class _Runner:
         ``unregistered``: R01 has failed. ``silent``: the plugin has not called Register at all.
         """
         if unregistered and check.needs_registration:
-            return f"the plugin does not register: see {FIRST}"
+            return f"the plugin does not register: see check {FIRST}"
         # Checks of scene OWN would wait again; the others read what R01 has seen.
         if silent and check.family == FIRST[0] and check.scene is Scene.OWN:
-            return f"the plugin did not call Register: see {FIRST}"
+            return f"the plugin did not call Register: see check {FIRST}"
         # Checked last: a hook would not help if the plugin does not register.
         missing = [hook for hook in check.hooks if not self.plugin.has(hook)]
         return f"needs the hook {' and '.join(missing)}" if missing else ""

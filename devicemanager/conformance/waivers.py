@@ -51,7 +51,7 @@ class Waivers:
         except UnicodeDecodeError as error:
             raise CheckError(f"waivers {path}: not UTF-8 text (byte {error.start})") from error
         except ManifestError as error:
-            raise CheckError(f"waivers {path}: {error}") from error
+            raise CheckError(f"invalid waivers {path}: {error}") from error
         content = documents[0] if len(documents) == 1 else None
         if not isinstance(content, list):
             raise CheckError(f"invalid waivers {path}: expected a list of id, reason and expires")

@@ -44,7 +44,7 @@ def test_kill_reports_a_kubelet_that_does_not_start(
     assert main(["--times", "1"]) == 1
     out = capsys.readouterr().out
     assert out.startswith("kill: FAILED: seed 1, ")
-    assert out.endswith(": kubelet 0: the kubelet was not ready in time\n")
+    assert out.endswith(": kubelet 0: the kubelet was not ready before the timeout\n")
 
 
 def entry(uid: str, *ids: str) -> PodDevicesEntry:

@@ -72,7 +72,7 @@ def beside(
 class Probe:
     """Thread that registers the good plugin and admits a pod, repeatedly, during a ``with`` block.
 
-    It records the longest times in seconds, and ``problems``.
+    It records the longest times in seconds. ``problems`` has a text for each failure.
     """
 
     def __init__(self, node: HelperProcess, good: HelperProcess, scene: Scene) -> None:
@@ -211,7 +211,8 @@ def _counted(problems: list[str]) -> Iterator[str]:
 
 
 def good_registration(root: Path, timeout: float) -> tuple[float | None, list[str]]:
-    """Register a good plugin with a kubelet. Return the seconds, or None and a problem."""
+    """Register a good plugin with a kubelet. Return the seconds and a list of problems. If the
+    registration fails, the seconds are None."""
     with plugin_process(Target(root).plugin_dir, _DEVICES) as good:
         try:
             return good.ask("register", timeout=timeout).seconds, []

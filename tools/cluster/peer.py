@@ -263,14 +263,14 @@ class ControlPlane:
         while time.monotonic() < end:
             for name, process in self._processes.items():
                 if process.poll() is not None:
-                    raise TimeoutError(f"{name} exited: see {self._directory / f'{name}.log'}")
+                    raise TimeoutError(f"{name} has exited: see {self._directory / f'{name}.log'}")
             with contextlib.suppress(OSError, urllib.error.URLError):
                 url = f"{self.url}/readyz"
                 with urllib.request.urlopen(url, timeout=2, context=context) as answer:
                     if answer.status == 200:
                         return
             time.sleep(0.1)
-        raise TimeoutError(f"kube-apiserver was not ready in {_READY:.0f} s")
+        raise TimeoutError(f"kube-apiserver was not ready within {_READY:.0f} s")
 
 
 def _free_ports(count: int) -> list[int]:

@@ -68,7 +68,7 @@ class Process:
             self._changed.wait_for(lambda: first() is not None or self._ended, timeout)
             found = first()
         if found is None:
-            raise CommandError(f"{self.name} did not show {what}: {self._last_output()}")
+            raise CommandError(f"{self.name} did not print {what}: {self._last_output()}")
         return found
 
     def wait_ready(self, timeout: float) -> None:

@@ -70,8 +70,8 @@ def check_same(source: str, found: Mapping[str, Devices], expected: Mapping[str,
     if wrong := sorted(uid for uid in uids if found.get(uid) != expected.get(uid)):
         uid = wrong[0]
         raise Broken(
-            f"{source} is wrong for {len(wrong)} pods, the first is {uid}: "
-            f"{sorted(found.get(uid, ()))}, allocated {sorted(expected.get(uid, ()))}"
+            f"{source} shows wrong devices for {len(wrong)} pods, the first is {uid}: "
+            f"{sorted(found.get(uid, ()))}, expected {sorted(expected.get(uid, ()))}"
         )
 
 

@@ -71,7 +71,9 @@ class CrashRecord(Confirmed):
             case ["readmitted", uid, found]:
                 self.readmitted += 1
                 if (after := devices(found)) != (before := self.allocated[uid]):
-                    raise Broken(f"pod {uid} had {sorted(before)}, after restart {sorted(after)}")
+                    raise Broken(
+                        f"pod {uid} had {sorted(before)} before the restart, now {sorted(after)}"
+                    )
             case ["allocated", uid, found]:
                 self.answered += 1
                 self.add("allocated", uid, devices(found))

@@ -50,7 +50,7 @@ def _allocate(
     try:
         return _allocate_one(run, client, list(ids))
     except _WrongCount as failed:
-        raise Skipped(f"{failed}: see A01") from None
+        raise Skipped(f"{failed}: see check A01") from None
 
 
 def _allocate_one(
@@ -256,7 +256,9 @@ def a11(run: CheckRun) -> str:
     for what, response in _every_response(run):
         for device in response.devices:
             if not device.host_path.startswith("/"):
-                raise Skipped(f"{what}: {device.host_path!r} is not an absolute path: see A10")
+                raise Skipped(
+                    f"{what}: {device.host_path!r} is not an absolute path: see check A10"
+                )
             # The path as the plugin sees it: with --at-node-paths, it has a different view of the
             # file system.
             path = run.plugin.path(device.host_path)
@@ -305,7 +307,9 @@ def a13(run: CheckRun) -> None:
     for what, response in _every_response(run):
         for name, value in response.envs.items():
             if not _ENV_NAME.fullmatch(name):
-                raise Failed(f"{what}: invalid variable name {name!r}")
+                raise Failed(
+                    f"{what}: invalid variable name {name!r}: use no = and no control characters"
+                )
             if "\0" in value:
                 raise Failed(f"{what}: the value of variable {name} contains a NUL character")
     for resource, client in run.clients():
@@ -358,7 +362,10 @@ def a15(run: CheckRun) -> None:
         for key, value in response.annotations.items():
             name = key.rpartition("/")[2]
             if len(name) > _LONGEST_ANNOTATION or not _ANNOTATION_NAME.fullmatch(name):
-                raise Failed(f"{what}: invalid annotation key {key!r}")
+                raise Failed(
+                    f"{what}: invalid annotation key {key!r}: expected a valid name of up to "
+                    f"{_LONGEST_ANNOTATION} characters"
+                )
             # Runtimes inject devices from both, so the container would get this device twice.
             if key.startswith("cdi.k8s.io/") and (twice := named & set(value.split(","))):
                 raise Failed(
@@ -412,7 +419,7 @@ def a18(run: CheckRun) -> str:
             for path in {device.host_path for device in _allocate(run, client, [id_]).devices}:
                 users.setdefault(path, []).append(id_)
         # A device node that all devices have is a control device, such as /dev/nvidiactl. If there
-        # are no other device nodes, all devices are the same.
+        # are only such nodes, all devices are the same.
         shared = {path: own for path, own in users.items() if 1 < len(own) < len(ids)}
         if shared:
             path, own = min(shared.items())

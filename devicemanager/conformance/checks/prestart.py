@@ -21,7 +21,7 @@ def _pre_start(run: CheckRun, client: PluginClient, ids: list[str], when: str) -
         client.pre_start(ids, run.limits.pre_start_seconds)
     except CallFailed as error:
         if error.code == "UNIMPLEMENTED":
-            raise Skipped(f"{error}: see O03") from None
+            raise Skipped(f"{error}: see check O03") from None
         raise Failed(f"{when}: {error}") from None
     return time.monotonic() - begin
 

@@ -54,13 +54,13 @@ def r02(run: CheckRun) -> None:
     if not calls:
         if "Register" in {call.rpc for call in run.kubelet.calls.in_progress}:
             raise Failed("the plugin's socket did not respond while Register was in progress")
-        raise Skipped("the plugin did not call Register: see R01")
+        raise Skipped("the plugin did not call Register: see check R01")
     # Like kubelets since 1.25, the mock calls GetDevicePluginOptions before it responds to
     # Register. So if Register succeeds, the plugin was serving before.
     if calls[0].code == "OK":
         return
     if not _is_dialed(calls[0]):
-        raise Skipped("the kubelet rejected Register before dialing the plugin: see R01")
+        raise Skipped("the kubelet rejected Register before dialing the plugin: see check R01")
     raise Failed(f"the first Register call failed: {calls[0].message}")
 
 
@@ -110,14 +110,14 @@ def r05(run: CheckRun) -> str:
 
 
 def _attempts(run: CheckRun) -> list[Call]:
-    """Return the latest Register call of each resource, even if it failed. Raises Skipped if there
-    is no call."""
+    """Return the latest Register call of each resource, even if it failed. Raises Skipped without
+    any call."""
     calls = {
         str(call.request["resource_name"]): call
         for call in run.observed.registrations(EVER, code=None)
     }
     if not calls:
-        raise Skipped("the plugin did not call Register: see R01")
+        raise Skipped("the plugin did not call Register: see check R01")
     return list(calls.values())
 
 

@@ -302,7 +302,7 @@ def k12(run: CheckRun) -> None:
         run.limits.recover_warn_seconds,
     )
     if not registered():
-        raise Skipped("a second instance does not register while the first one runs: see K11")
+        raise Skipped("a second instance does not register while the first one runs: see check K11")
     if not registered() - before:
         raise Warned(f"both instances of the plugin use the same socket {min(registered()).name}")
 

@@ -117,4 +117,4 @@ def stop(run: CheckRun) -> None:
     try:
         stop_by(run, signal.SIGTERM)
     except Failed as failed:
-        raise Skipped(f"{failed}: see L01") from None
+        raise Skipped(f"{failed}: see check L01") from None
