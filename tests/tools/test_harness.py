@@ -79,7 +79,9 @@ def test_disagreeing_sources_are_noticed():
     with pytest.raises(Broken, match="r 1 is allocated to a and to b"):
         check_disjoint({"a": one, "b": two})
     check_same("the file", {"a": one}, {"a": one})
-    expected = "the file shows wrong devices for 2 pods, the first is a: .*'r 1'.*, expected .*'r 2'"
+    expected = (
+        "the file shows wrong devices for 2 pods, the first is a: .*'r 1'.*, expected .*'r 2'"
+    )
     with pytest.raises(Broken, match=expected):
         check_same("the file", {"a": one}, {"a": two, "b": one})
 
