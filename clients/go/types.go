@@ -9,39 +9,39 @@ type Admission struct {
 	Admitted bool    `json:"admitted"`
 	Reason   string  `json:"reason"`
 	Message  string  `json:"message"`
-	// by name; empty for a rejected pod
+	// containers by name; empty for a rejected pod
 	Containers map[string]ContainerOutcome `json:"containers"`
 	// policy, steps, holders and text; see docs/json.md
 	Explanation map[string]any `json:"explanation"`
-	// the same for people, with a drawing
+	// the explanation as text, with a drawing
 	ExplanationText string `json:"explanation_text"`
 }
 
-// Advance: How far to advance the clock.
+// Advance: The time by which to advance the clock.
 type Advance struct {
 	// time, in seconds
 	Seconds float64 `json:"seconds"`
 }
 
-// Allocate: Allocate for one container or for several: give either IDs or containers.
+// Allocate: An Allocate call for one container (ids) or for several (containers).
 type Allocate struct {
 	Resource string `json:"resource"`
 	// device IDs of one container
 	Ids []string `json:"ids,omitempty"`
-	// device IDs of each container
+	// device IDs, one list per container
 	Containers [][]string `json:"containers,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Allocated: The settings in each container response, as many as the plugin sent.
+// Allocated: The settings in the container responses to an Allocate call, as many as the plugin sent.
 type Allocated struct {
 	Schema     string              `json:"schema"`
 	Containers []ContainerSettings `json:"containers"`
 }
 
-// Call: An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. Rpc
-// "dropped" stands for calls that are no longer stored; response.dropped is their number.
+// Call: An RPC between the kubelet and a plugin, or one message of a ListAndWatch stream. A call with
+// rpc "dropped" stands for calls that are no longer stored; response.dropped is their number.
 type Call struct {
 	Schema string `json:"schema"`
 	// calls are numbered from 1, in the order they ended
@@ -57,43 +57,43 @@ type Call struct {
 	RPC string `json:"rpc"`
 	// number of the response in its stream, from 1
 	StreamMessage *int64 `json:"stream_message"`
-	// with the names of the .proto file
+	// the message with the field names of the .proto file
 	Request map[string]any `json:"request"`
-	// null if there was none
+	// null if there was no response
 	Response map[string]any `json:"response"`
 	// OK, or the name of the status code
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	// seconds
 	Duration float64 `json:"duration"`
-	// number of the latest event when it ended
+	// number of the latest event when the call ended
 	AfterEvent int64 `json:"after_event"`
-	// injected faults that affected it; empty for none
+	// injected faults that affected the call; empty for none
 	Fault string `json:"fault"`
-	// null unless requested
+	// encoded message, if requested; else null
 	RequestBytes  *string `json:"request_bytes"`
 	ResponseBytes *string `json:"response_bytes"`
 }
 
-// CallWait: Wait for the next call that matches to end.
+// CallWait: A wait for the end of the next call that matches all criteria.
 type CallWait struct {
 	// only of this resource
 	Resource *string `json:"resource,omitempty"`
 	// only of this method, such as Allocate
 	RPC *string `json:"rpc,omitempty"`
-	// only of this endpoint
+	// only of the plugin with this endpoint
 	Plugin *string `json:"plugin,omitempty"`
-	// only with exactly these devices in the request
+	// only calls with exactly these devices in the request
 	DeviceIds []string `json:"device_ids,omitempty"`
-	// the message has at least these fields
+	// only if the message has at least these fields
 	Request map[string]any `json:"request,omitempty"`
-	// the message has at least these fields
+	// only if the message has at least these fields
 	Response map[string]any `json:"response,omitempty"`
 	// only with this status code, such as OK
 	Code *string `json:"code,omitempty"`
-	// latest_event and latest_call of the node; by default those of now
+	// latest_event and latest_call of the node: only later calls; by default only new calls
 	Since *Mark `json:"since,omitempty"`
-	// with the messages as base64
+	// add the encoded messages, as base64
 	Bytes *bool `json:"bytes,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
@@ -105,10 +105,10 @@ type Cleared struct {
 	Count  int64  `json:"count"`
 }
 
-// Clock: The kubelet's clock.
+// Clock: The time of the kubelet's clock.
 type Clock struct {
 	Schema string `json:"schema"`
-	// true if time passes only when it is advanced
+	// true if time passes only when the clock is advanced
 	Manual bool `json:"manual"`
 	// seconds; never goes back
 	Monotonic float64 `json:"monotonic"`
@@ -170,18 +170,18 @@ type ContainerKind string
 
 // ContainerOutcome: A container of an admitted pod: its devices and its settings, if they are valid.
 type ContainerOutcome struct {
-	// resource to device IDs, sorted
+	// sorted device IDs by resource
 	Devices map[string][]string `json:"devices"`
-	// resource claim to devices, as pool/device
+	// devices by resource claim, as pool/device
 	Claims map[string][]string `json:"claims"`
-	// to which it is aligned; null for no affinity
+	// NUMA nodes to which it is aligned; null for no affinity
 	NUMANodes     []int64     `json:"numa_nodes"`
 	Settings      *RunOptions `json:"settings"`
 	SettingsError *string     `json:"settings_error"`
 	// part of the OCI configuration for a container runtime of this host
 	OCI      map[string]any `json:"oci"`
 	OCIError *string        `json:"oci_error"`
-	// why the container did not start; null if it did
+	// why the container did not start; null if it started
 	StartError *string `json:"start_error"`
 }
 
@@ -200,8 +200,8 @@ type ContainerSettings struct {
 	FilesystemDevices []DeviceSpec       `json:"filesystem_devices"`
 }
 
-// ContainerState: One of the three; the others are null. Times are seconds since the epoch, and null if an
-// earlier kubelet started the container.
+// ContainerState: The state of a container: exactly one field is not null. Times are seconds since the epoch;
+// they are null if an earlier kubelet instance started the container.
 type ContainerState struct {
 	Waiting    *Waiting    `json:"waiting,omitempty"`
 	Running    *Running    `json:"running,omitempty"`
@@ -213,7 +213,7 @@ type ContainerStatus struct {
 	Schema string         `json:"schema"`
 	Name   string         `json:"name"`
 	State  ContainerState `json:"state"`
-	// how it terminated the time before
+	// how the container terminated the last time
 	LastTermination *Terminated `json:"last_termination"`
 	RestartCount    int64       `json:"restart_count"`
 }
@@ -224,9 +224,9 @@ type ContainerStatusList struct {
 	Items  []ContainerStatus `json:"items"`
 }
 
-// Delete: How long the containers of a pod have to terminate.
+// Delete: The time that the containers of a pod have to terminate.
 type Delete struct {
-	// seconds, 1 at least; null: the pod's terminationGracePeriodSeconds
+	// seconds, at least 1; null: the pod's terminationGracePeriodSeconds
 	GracePeriod *float64 `json:"grace_period,omitempty"`
 }
 
@@ -259,8 +259,8 @@ type DeviceStatus struct {
 	Container *string `json:"container"`
 }
 
-// Event: An event of the kubelet. Kind events-dropped stands for events that are no longer stored;
-// details.dropped is their number.
+// Event: An event of the kubelet. An event of kind events-dropped stands for events that are no longer
+// stored; details.dropped is their number.
 type Event struct {
 	Schema string `json:"schema"`
 	// events are numbered from 1
@@ -276,51 +276,51 @@ type Event struct {
 	Details map[string]any `json:"details"`
 }
 
-// EventWait: Wait for the next event that matches.
+// EventWait: A wait for the next event that matches all criteria.
 type EventWait struct {
-	// one of these kinds; by default any
+	// kinds of events; by default any kind
 	Kinds []string `json:"kinds,omitempty"`
 	// only of this resource
 	Resource *string `json:"resource,omitempty"`
 	// only of the pod with this UID
 	Pod *string `json:"pod,omitempty"`
-	// only with this text in its message
+	// only events with this text in the message
 	Text *string `json:"text,omitempty"`
-	// number of an event: only later ones; by default only new ones
+	// only events with a larger number; by default only new events
 	After *int64 `json:"after,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// ExitContainer: How a container terminates.
+// ExitContainer: The exit code and the reason with which a container terminates.
 type ExitContainer struct {
 	// exit code of the container
 	ExitCode *int64 `json:"exit_code,omitempty"`
-	// such as OOMKilled; by default Completed, or Error after a failure
+	// such as OOMKilled; by default Completed for exit code 0, else Error
 	Reason *string `json:"reason,omitempty"`
 }
 
-// Fault: An injected fault; see docs/faults.md for the kinds and their options.
+// Fault: An injected fault. docs/faults.md has the kinds and their options.
 type Fault struct {
 	Schema string `json:"schema"`
 	// faults are numbered from 1
 	ID   int64  `json:"id"`
 	Kind string `json:"kind"`
-	// the line that sets it
+	// the line that sets this fault
 	Spec string `json:"spec"`
-	// options that are not at their default
+	// options with a value other than the default
 	Options map[string]any `json:"options"`
 	// how often its injection point was reached
 	Seen int64 `json:"seen"`
 	// how often it fired
 	Fired int64 `json:"fired"`
-	// number of calls and streams that it delays now
+	// number of calls and streams that it currently delays
 	Holding int64 `json:"holding"`
-	// true if it does not fire any more
+	// true if it can no longer fire
 	Spent bool `json:"spent"`
 }
 
-// FaultList: The faults that were set and not cleared, in the order in which they were set.
+// FaultList: The faults that were set and not cleared, in the order of their IDs.
 type FaultList struct {
 	Schema string `json:"schema"`
 	// seed for faults with a probability
@@ -328,9 +328,9 @@ type FaultList struct {
 	Items []Fault `json:"items"`
 }
 
-// Finish: How the app containers of a pod terminate.
+// Finish: The exit codes with which the app containers of a pod terminate.
 type Finish struct {
-	// one for all, or by container (0 if not given)
+	// one for all containers, or by container name (default 0)
 	ExitCodes any `json:"exit_codes,omitempty"`
 }
 
@@ -340,21 +340,21 @@ type Finished struct {
 	Phase  Phase  `json:"phase"`
 }
 
-// GetOptions: GetDevicePluginOptions.
+// GetOptions: A GetDevicePluginOptions call.
 type GetOptions struct {
 	Resource string `json:"resource"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// GetPreferred: GetPreferredAllocation for one container.
+// GetPreferred: A GetPreferredAllocation call for one container.
 type GetPreferred struct {
 	Resource string `json:"resource"`
 	// device IDs to choose from
 	Available []string `json:"available"`
 	// device IDs that must be included
 	MustInclude []string `json:"must_include,omitempty"`
-	// number of devices
+	// number of devices to prefer
 	Size int64 `json:"size"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
@@ -385,7 +385,7 @@ type NetworkInterface struct {
 	NetNs         string `json:"net_ns"`
 }
 
-// Node: The node and the paths of its kubelet's files.
+// Node: The node's name, the kubelet's version and the paths of the kubelet's files.
 type Node struct {
 	Schema         string `json:"schema"`
 	Name           string `json:"name"`
@@ -407,7 +407,7 @@ type Node struct {
 	ClaimsStatePath    string `json:"claims_state_path"`
 }
 
-// NodeStatus: Devices by resource as in the node's status, where a removed resource stays with 0.
+// NodeStatus: Number of devices by resource, as in the node's status. A removed resource remains with 0.
 type NodeStatus struct {
 	Schema      string           `json:"schema"`
 	Capacity    map[string]int64 `json:"capacity"`
@@ -423,7 +423,7 @@ type PciDevice struct {
 	Addresses []string `json:"addresses"`
 }
 
-// PendingCall: A call without a response yet, or an open ListAndWatch stream.
+// PendingCall: A call without a response, or an open ListAndWatch stream.
 type PendingCall struct {
 	// start of the call, in seconds since the epoch
 	Time      float64 `json:"time"`
@@ -431,11 +431,11 @@ type PendingCall struct {
 	Plugin    string  `json:"plugin"`
 	Direction string  `json:"direction"`
 	RPC       string  `json:"rpc"`
-	// messages of the stream so far
+	// number of messages in the stream so far
 	Messages int64 `json:"messages"`
 }
 
-// PendingCallList: Calls in progress, the oldest first.
+// PendingCallList: Calls in progress, sorted by their start.
 type PendingCallList struct {
 	Schema string        `json:"schema"`
 	Items  []PendingCall `json:"items"`
@@ -472,7 +472,7 @@ type PluginStatus struct {
 // PodDevices: The devices allocated to a pod.
 type PodDevices struct {
 	Schema string `json:"schema"`
-	// container to resource to device IDs, sorted
+	// sorted device IDs by resource, by container
 	Containers map[string]map[string][]string `json:"containers"`
 }
 
@@ -512,19 +512,19 @@ type PodInfo struct {
 	Devices map[string]map[string][]string `json:"devices"`
 }
 
-// PodList: Pods, in the order in which they came.
+// PodList: Pods, in the order of their admission.
 type PodList struct {
 	Schema string    `json:"schema"`
 	Items  []PodInfo `json:"items"`
 }
 
-// PodResourcesStatus: allocatedResourcesStatus by container.
+// PodResourcesStatus: The field allocatedResourcesStatus of each container of a pod.
 type PodResourcesStatus struct {
 	Schema     string                      `json:"schema"`
 	Containers map[string][]ResourceStatus `json:"containers"`
 }
 
-// PreStart: PreStartContainer with these devices.
+// PreStart: A PreStartContainer call for the devices of one container.
 type PreStart struct {
 	Resource string   `json:"resource"`
 	Ids      []string `json:"ids"`
@@ -532,31 +532,32 @@ type PreStart struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Preferred: The IDs in each container response, as many as the plugin sent and in its order.
+// Preferred: The device IDs in the container responses to a GetPreferredAllocation call, as many as the
+// plugin sent and in its order.
 type Preferred struct {
 	Schema     string     `json:"schema"`
 	Containers [][]string `json:"containers"`
 }
 
-// Problem: Why a request failed (RFC 9457).
+// Problem: Why a request failed, in the format of RFC 9457.
 type Problem struct {
 	Type *string `json:"type,omitempty"`
 	// the HTTP status in words
 	Title  string `json:"title"`
 	Status int64  `json:"status"`
-	// one line: what, where, what to do
+	// one line for people: the problem, where it is, and what to do
 	Detail string `json:"detail"`
 	// a fixed word for programs, such as not-found
 	Reason string `json:"reason"`
-	// for a wait that timed out: the events so far, in lines
+	// for a wait that timed out: the events so far, one per line
 	Report *string `json:"report,omitempty"`
-	// for invalid objects: a line for each broken rule
+	// for invalid objects: one line per broken rule
 	Problems []string `json:"problems,omitempty"`
-	// for a call to a plugin that failed
+	// status of a failed call to a plugin
 	RPCStatus RpcStatus `json:"rpc_status,omitempty"`
 }
 
-// Resource: A resource of a device plugin that the kubelet knows.
+// Resource: A resource that the kubelet knows, with its numbers of devices.
 type Resource struct {
 	Name string `json:"name"`
 	// number of devices, healthy or not
@@ -571,7 +572,7 @@ type ResourceHealth struct {
 	Health     Health `json:"health"`
 }
 
-// ResourceList: Resources, sorted by name.
+// ResourceList: The known resources, sorted by name.
 type ResourceList struct {
 	Schema string     `json:"schema"`
 	Items  []Resource `json:"items"`
@@ -583,11 +584,11 @@ type ResourceStatus struct {
 	Resources []ResourceHealth `json:"resources"`
 }
 
-// ResourceWait: Wait for a number of allocatable devices of a resource.
+// ResourceWait: A wait for allocatable devices of a resource.
 type ResourceWait struct {
 	// such as vendor.com/gpu
 	Resource string `json:"resource"`
-	// exactly this number; by default any
+	// exact number of devices; by default any
 	Count *int64 `json:"count,omitempty"`
 	// time to wait, at most one hour, in seconds
 	Timeout *float64 `json:"timeout,omitempty"`
@@ -596,7 +597,8 @@ type ResourceWait struct {
 // RestartPolicy: `spec.restartPolicy`: which containers the kubelet restarts.
 type RestartPolicy string
 
-// RpcStatus: The status that a plugin returned for a call, or that stands for a missing response.
+// RpcStatus: The gRPC status that a plugin returned, or that the kubelet set because there was no
+// response.
 type RpcStatus struct {
 	// the name of the code, such as NotFound
 	Code    string `json:"code"`
@@ -626,7 +628,7 @@ type Running struct {
 	StartedAt *float64 `json:"started_at"`
 }
 
-// SetFault: A fault to set: as one line, or by its kind and options.
+// SetFault: A fault to set, as one line (spec) or as kind and options.
 type SetFault struct {
 	// such as reject-register:code=UNAVAILABLE,times=2
 	Spec    *string        `json:"spec,omitempty"`

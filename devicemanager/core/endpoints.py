@@ -22,12 +22,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import attrs
 
 from devicemanager.core.ids import EndpointId, ResourceName
 from devicemanager.core.inventory import EMPTY, DeviceList
+
+_MOST_REMOVED: Final = 10_000
+"""Most devices of removed resources whose last lists are kept; a resource counts as one more."""
 
 
 @attrs.frozen
@@ -127,9 +131,18 @@ class Endpoints:
         was none (the kubelet's ``allDevices``)."""
         return self.devices(resource) or self._removed.get(resource)
 
-    def forget_list(self, resource: ResourceName) -> None:
-        """Forget the last list of a resource that was removed."""
-        self._removed.pop(resource, None)
+    def forget_lists(self, is_in_use: Callable[[ResourceName], bool]) -> None:
+        """Forget the oldest lists of removed resources while they have too many devices.
+
+        Lists of resources that are in use stay.
+        """
+        # The kubelet keeps all of them. Plugins with ever new resource names could fill the
+        # memory.
+        excess = sum(each.capacity + 1 for each in self._removed.values()) - _MOST_REMOVED
+        for resource, devices in list(self._removed.items()):
+            if excess > 0 and not is_in_use(resource):
+                del self._removed[resource]
+                excess -= devices.capacity + 1
 
     def serving(self, resource: ResourceName) -> EndpointInfo | None:
         """Return the endpoint that allocates: the newest connected one, else the stopped one;

@@ -144,12 +144,14 @@ class Ledger:
     returned. Not thread-safe: callers hold the manager's lock.
     """
 
-    def __init__(self, *, ignores_drafts: bool = False) -> None:
+    def __init__(self, *, ignores_drafts: bool = False, keeps_requested: bool = False) -> None:
         """With ``ignores_drafts``, reserved devices count as free once devices of another
-        pod are freed (Q25)."""
+        pod are freed (Q25). With ``keeps_requested``, a resource is in use after a failed
+        allocation that reserved none of its devices (Q4)."""
         self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}
         self._leaked: list[Draft] = []
+        self._requested: set[ResourceName] | None = set() if keeps_requested else None
         # Resources of entries without devices, which only a foreign checkpoint has.
         self._without_devices: frozenset[ResourceName] = frozenset()
         # Only for Q25: drafts with reservations, and the part of them that counts as free.
@@ -198,7 +200,11 @@ class Ledger:
     def is_in_use(self, resource: ResourceName) -> bool:
         """True if a device of the resource is in use, or an entry names the resource."""
         index = self._index.get(resource)
-        return (index is not None and bool(index.users)) or resource in self._without_devices
+        return (
+            (index is not None and bool(index.users))
+            or resource in self._without_devices
+            or (self._requested is not None and resource in self._requested)
+        )
 
     def count(self, resource: ResourceName) -> int:
         """Return the number of devices of a resource in use."""
@@ -214,6 +220,11 @@ class Ledger:
         if self._ignored:
             bits &= ~device_index.bits(self._ignored.get(resource, ()))
         return bits
+
+    def unlisted(self, resource: ResourceName, device_index: DeviceIndex) -> list[DeviceId]:
+        """Return the devices in use that a list does not have, sorted."""
+        index = self._index.get(resource)
+        return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
 
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
         """Return the pods that use any of the given devices of a resource, with those devices
@@ -244,6 +255,11 @@ class Ledger:
                     yield resource, ids
 
     # -- writing ---------------------------------------------------------------------
+
+    def request(self, resource: ResourceName) -> None:
+        """Note that devices of a resource are to be reserved."""
+        if self._requested is not None:
+            self._requested.add(resource)
 
     def reserve(self, draft: Draft, resource: ResourceName, ids: frozenset[DeviceId]) -> None:
         """Mark devices as in use by a draft, before Allocate is called."""
@@ -295,6 +311,8 @@ class Ledger:
 
         Leaked devices become free (Q4), and reserved devices count as free (Q25).
         """
+        if self._requested:
+            self._requested.clear()
         leaked, self._leaked = self._leaked, []
         for draft in leaked:
             self.drop(draft)

@@ -62,6 +62,9 @@ BAD_VERSION = (
 BAD_RESOURCE_NAME = 'the ResourceName "{resource}" is invalid'
 DEADLINE_EXCEEDED = "context deadline exceeded"
 DIAL_FAILED = "failed to dial device plugin: {error}"
+NOT_CONNECTED = (
+    'connection error: desc = "transport: Error while dialing: dial unix {path}: connect: {error}"'
+)
 ALREADY_CONNECTED = "device plugin already connected: {socket}"
 OPTIONS_FAILED = "failed to get device plugin options: {error}"
 REGISTRATION_SERVER_FAILED = (
@@ -79,6 +82,10 @@ def go_quoted(text: str) -> str:
 
 
 ALREADY_IN_USE = "device {device} of {resource} is already in use by pod {pod}"
+UNLISTED_DEVICES = (
+    "{count} allocated devices are no longer listed, such as {id!r}: a kubelet from v1.34 on "
+    "panics when it admits their pods again; list them as Unhealthy"
+)
 NO_SUCH_NUMA_NODE = (
     "a device is on NUMA node {node}, which this machine does not have: add it to the "
     "topology (Settings.numa, --numa)"

@@ -133,11 +133,17 @@ class MockKubelet:
     def start(self) -> Self:
         """Start serving. Pods from before a ``stop`` are admitted again.
 
-        Raises StartError, with one line, if the kubelet cannot start here, and RequestError if
-        it is already running.
+        Raises StartError, with one line, if the kubelet cannot start here, RequestError if it is
+        already running, and KubeletPanic with a quirk that makes the real kubelet panic.
         """
         # Outside the lifecycle's lock: an admission calls plugins, and a stop must not wait for it.
-        self._life.start().workers.readmit()
+        process = self._life.start()
+        try:
+            process.workers.readmit()
+        except BaseException:
+            # A panic, or an interrupt: ``with`` would not stop a kubelet that did not start.
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:

@@ -141,7 +141,7 @@ def test_settings_that_the_kubelet_rejects_are_one_line_errors(capsys: Any) -> N
     assert main(["run", "--numa", "0-"]) == 2
     assert "invalid `0-`: expected a number or a range" in capsys.readouterr().err
     assert main(["run", "--simulate", "vendor.com/gpu=1@0,1@none"]) == 2
-    assert "place all devices on NUMA nodes, or none" in capsys.readouterr().err
+    assert "set a NUMA node for all devices or for none" in capsys.readouterr().err
 
 
 # --- devices

@@ -70,7 +70,7 @@ def test_existing_file_is_not_overwritten(mock_kubelet: Any, tmp_path: Path, cap
     file.write_text("mine")
     status, out, err = run(capsys, "--root", str(mock_kubelet.root), "-o", str(file))
     assert (status, out, file.read_text()) == (2, "", "mine")
-    assert err == f"devicemanager: error: {file} exists: use another file name\n"
+    assert err == f"devicemanager: error: {file} already exists: use another file name\n"
 
 
 def test_full_disk_leaves_no_partial_file(mock_kubelet: Any, tmp_path: Path, capsys: Any) -> None:

@@ -66,7 +66,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "name": (pod("Not_A_Name"), "metadata.name"),
     "uid": (pod("bad", uid="../../etc"), "metadata.uid"),
-    "a number": (7, "a manifest is a dict, YAML text, a path or a V1Pod, not"),
+    "a number": (7, "invalid manifest: expected a dict, YAML text"),
 }
 
 

@@ -43,7 +43,7 @@ Follows ``Allocate`` and ``allocateContainerResources`` (manager.go, v1.32).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Set
 
 import attrs
 
@@ -64,6 +64,7 @@ from devicemanager.core.endpoints import Endpoints
 from devicemanager.core.errors import (
     AllocationError,
     EndpointError,
+    KubeletPanic,
     RequestError,
 )
 from devicemanager.core.ids import ContainerName, DeviceId, ResourceName
@@ -286,6 +287,8 @@ def _allocate_resource(
     # Read the list again: it may have changed during the RPC, and the kubelet, too, looks
     # up NUMA nodes only after Allocate has returned.
     listed = allocation.endpoints.devices(resource) or EMPTY
+    if "Q33" in allocation.rules.quirks:
+        check_listed(listed, chosen)
     devices = by_numa_node(listed, chosen, allocation.rules.no_topology_node)
     allocation.ledger.record(
         allocation.draft, container.name, resource, AllocatedDevices(devices, response)
@@ -375,6 +378,18 @@ def _call_allocate(
         reply = allocation.rules.empty_reply
         raise NoContainerResponse(messages.NO_CONTAINER_RESPONSE.format(reply=reply))
     return answer.responses[0]
+
+
+def check_listed(devices: DeviceList, ids: Set[DeviceId]) -> None:
+    """Raise KubeletPanic for a device that is no longer listed (Q33).
+
+    The kubelet reads its topology through a nil pointer (``generateDeviceTopologyHints``,
+    ``allocateContainerResources``, v1.37).
+    """
+    if ids - devices.device_index.index.keys():
+        raise KubeletPanic(
+            "panic: runtime error: invalid memory address or nil pointer dereference (Q33)"
+        )
 
 
 def by_numa_node(

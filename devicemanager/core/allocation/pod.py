@@ -33,6 +33,7 @@ from devicemanager.core.allocation.container import (
     Step,
     all_or_nothing,
     allocate_container,
+    check_listed,
 )
 from devicemanager.core.errors import (
     EndpointError,
@@ -68,6 +69,8 @@ class DeviceHintProvider:
     """True if hints name only nodes that have devices of the resource (since v1.36)."""
     empty_topology_aligns: bool = False
     """True if a topology without nodes is enough for a resource to be aligned (up to v1.25)."""
+    panics: bool = False
+    """True if hints of devices that are no longer listed panic (Q33)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
@@ -151,9 +154,17 @@ class DeviceHintProvider:
             # A hint must touch every reusable device that has a topology. No hint touches a
             # device whose topology has no nodes (generateDeviceTopologyHints, v1.32).
             return ()
+        available = devices.healthy & ~allocation.ledger.in_use(resource, device_index)
+        if self.panics and devices.has_topology:
+            # The kubelet reads the topology of devices only if their number is right.
+            unlisted = len(reusable - device_index.index.keys())
+            if allocated and len(allocated) == request:
+                check_listed(devices, allocated)
+            elif not allocated and (available | reusable_bits).bit_count() + unlisted >= request:
+                check_listed(devices, reusable)
         return resource_hints(
             self.layout(resource, device_index),
-            available=devices.healthy & ~allocation.ledger.in_use(resource, device_index),
+            available=available,
             reusable=reusable_bits,
             request=request,
             allocated=device_index.bits(allocated or ()),

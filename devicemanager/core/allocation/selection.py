@@ -162,6 +162,7 @@ class Selection:
 
 def select(selection: Selection, reusable: frozenset[DeviceId]) -> Steps:
     """Choose ``selection.needed`` devices, or raise ``AllocationError``."""
+    selection.ledger.request(selection.resource)
     if reusable:
         selection.take_reusable(reusable)
     if not selection.needed:

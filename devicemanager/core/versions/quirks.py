@@ -42,7 +42,8 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
             ),
         ),
         "Q2": Quirk(
-            "registering a socket path again is rejected",
+            "registering a socket path again is rejected, and then the end of the connected "
+            "plugin is not noticed",
             (since("1.20", value=False), since("1.37", evidence="k/k#139338")),
         ),
         "Q3": Quirk("connections of replaced and rejected registrations stay open"),
@@ -128,6 +129,11 @@ QUIRKS: Mapping[str, Quirk] = MappingProxyType(
         "Q32": Quirk(
             "a health change of a device that several pods hold is reported for one of them",
             (since("1.20", value=False), since("1.31", evidence="k/k#126243")),
+        ),
+        "Q33": Quirk(
+            "the kubelet panics when it admits a pod again after a device of the pod is no longer "
+            "listed and others have a topology, and if a list during Allocate lacks the device",
+            (since("1.20", value=False), since("1.34", evidence="seen in 1.37.2")),
         ),
     }
 )

@@ -74,10 +74,7 @@ class GracePeriod:
             removed = self._state.endpoints.expire(now, self._seconds)
             for resource in removed:
                 self._state.note_list(resource, None)
-                # The last list matters to pods with devices. Without this condition, plugins
-                # could fill the memory with lists of new resources.
-                if not self._state.ledger.is_in_use(resource):
-                    self._state.endpoints.forget_list(resource)
+            self._state.endpoints.forget_lists(self._state.ledger.is_in_use)
             # Remembered: a wait for 0 devices must distinguish a removed resource from an unknown
             # one.
             self._removed.update(removed)

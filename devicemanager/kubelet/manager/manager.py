@@ -104,6 +104,7 @@ class DeviceManager:
             grows=self.settings.topology_grows,
             over_device_nodes=self.settings.behaviour.hints_over_device_nodes,
             empty_topology_aligns=self.settings.behaviour.empty_topology_aligns,
+            panics="Q33" in self.settings.quirks,
         )
         self.state = State(
             self.settings, store or MemoryStore(), self._written, providers, document

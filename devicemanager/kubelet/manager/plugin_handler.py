@@ -141,6 +141,7 @@ class ClientHandler:
         # Guarded by the state's lock. True: nothing is applied any more.
         self._closed = False
         self._left_open: list[Endpoint] = []  # Q3
+        self._unnoticed: set[EndpointId] = set()  # Q2
 
     def connect(
         self,
@@ -159,7 +160,11 @@ class ClientHandler:
         with state.lock:
             if self._closed:
                 raise EndpointError("the kubelet is stopping")
-            if "Q2" in self._quirks and self._connected(resource, name):
+            same = self._connected(resource, name)
+            if "Q2" in self._quirks and same is not None:
+                # The rejection also removes the client of the connected plugin, so that the
+                # end of its stream is not noticed (``connectClient``, v1.37).
+                self._unnoticed.add(same)
                 raise EndpointError(messages.ALREADY_CONNECTED.format(socket=socket or name))
             endpoint, replaced = state.endpoints.connect(resource, name, options)
             # Under the same lock as the registration: an allocation that finds the endpoint also
@@ -209,12 +214,18 @@ class ClientHandler:
                 # Before the next admission computes hints: the policy must know all nodes of the
                 # devices.
                 lacking = self._make_room(devices.device_index.per_node)
+                is_renumbered = devices.device_index is not before.device_index
+                unlisted = (
+                    state.ledger.unlisted(resource, devices.device_index) if is_renumbered else ()
+                )
                 break
         # Published before DEVICES_UPDATED, so that a test that waits for the list finds the
         # warnings.
         warnings = list_warnings(columns, devices)
         if lacking:
             warnings += (messages.NO_SUCH_NUMA_NODE.format(node=lacking[0]),)
+        if unlisted and devices.has_topology:
+            warnings += (messages.UNLISTED_DEVICES.format(count=len(unlisted), id=unlisted[0]),)
         for warning in warnings:
             self._events.publish(
                 EventKind.LIST_SUSPECT, f"{resource}: {warning}", resource=resource
@@ -234,7 +245,7 @@ class ClientHandler:
         now = self._clock.monotonic()
         state = self._state
         with state.lock:
-            if self._closed:
+            if self._closed or endpoint in self._unnoticed:
                 return
             departure = state.endpoints.disconnect(endpoint, now)
             if departure is None:
@@ -273,11 +284,13 @@ class ClientHandler:
     def is_connected(self, resource: ResourceName, name: str) -> bool:
         """True if a plugin of this name is connected for the resource."""
         with self._state.lock:
-            return self._connected(resource, name)
+            return self._connected(resource, name) is not None
 
-    def _connected(self, resource: ResourceName, name: str) -> bool:
-        connected = self._state.endpoints.connected()
-        return any(each.resource == resource and each.name == name for each in connected)
+    def _connected(self, resource: ResourceName, name: str) -> EndpointId | None:
+        for each in self._state.endpoints.connected():
+            if each.resource == resource and each.name == name:
+                return each.id
+        return None
 
     def _disconnect_successor(self, endpoint: EndpointId, now: float) -> Disconnection | None:
         """Handle the late end of a replaced registration: no effect, except with Q1.

@@ -202,7 +202,9 @@ class State:
             lists_of_all="Q24" in settings.quirks,
             list_stays="Q30" in settings.quirks,
         )
-        self.ledger = Ledger(ignores_drafts="Q25" in settings.quirks)
+        self.ledger = Ledger(
+            ignores_drafts="Q25" in settings.quirks, keeps_requested="Q4" in settings.quirks
+        )
         self.hint_providers = HintProviders(settings.providers if providers is None else providers)
         self.node = Node(
             settings.node_amounts, unknown_init_requests=behaviour.unknown_init_requests

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -30,6 +31,7 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
+from devicemanager.core import messages
 from devicemanager.core.allocation.selection import AllocateAnswer
 from devicemanager.core.api.codes import go_name
 from devicemanager.core.endpoints import PluginOptions
@@ -51,6 +53,7 @@ T = TypeVar("T")
 # gRPC raises ValueError for a call on a channel that is closed, and the channel of a plugin can be
 # closed at any moment.
 _GRPC_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
+_NOT_CONNECTED = re.compile(r"connect failed: addr: unix:(?P<path>.+) error: (?P<error>.+)")
 _ABANDONED = RpcError("Canceled", "the kubelet abandoned the call")
 
 
@@ -61,6 +64,8 @@ def rpc_error(error: grpc.RpcError) -> RpcError:
     # gRPC's Python library has its own text. A plugin that fails with the same code keeps its text.
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in details:
         details = "context deadline exceeded"  # our own deadline: Go's text for it
+    elif code is grpc.StatusCode.UNAVAILABLE and (found := _NOT_CONNECTED.search(details)):
+        details = messages.NOT_CONNECTED.format(path=found["path"], error=found["error"].lower())
     return RpcError(go_name(code.name), details)
 
 

@@ -640,10 +640,11 @@ def test_reading_capacities_expires_nothing():
 
 
 @pytest.mark.parametrize("in_use", [False, True])
-def test_last_list_is_kept_while_a_pod_has_devices(in_use):
+def test_large_lists_of_removed_resources_are_kept_only_for_pods(in_use, monkeypatch):
     # Otherwise plugins with ever new names could fill the memory.
+    monkeypatch.setattr("devicemanager.core.endpoints._MOST_REMOVED", 2)
     harness = Harness()
-    plugin = harness.plugin("a")
+    plugin = harness.plugin("a", "b")
     if in_use:
         harness.manager.admit(pod("p", gpu=1))
     plugin.leave()
