@@ -1,4 +1,4 @@
-"""Write docs/kubelet-versions.md from the tables: ``python -m tools.versions_page``."""
+"""``python -m tools.versions_page``: write docs/kubelet-versions.md from the tables of versions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _HEAD = "\n\n".join(
 
 
 def page() -> str:
-    """Return the text of the page."""
+    """Return the text of docs/kubelet-versions.md."""
     return "\n".join([_HEAD, "", *_behaviours(), "", *_gates(), "", *_quirks(), ""])
 
 
@@ -67,7 +67,7 @@ def _behaviours() -> Iterator[str]:
 
 
 def _meanings() -> dict[str, str]:
-    """Return the docstrings of the fields of ``Behaviour``, by field."""
+    """Return the docstrings of the fields of ``Behaviour``, by field name."""
     body = ast.parse(inspect.getsource(Behaviour)).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
@@ -81,7 +81,8 @@ def _meanings() -> dict[str, str]:
 
 
 def _prose(docstring: str) -> str:
-    # The values are yes and no, so "True if a pod is rejected" becomes "A pod is rejected".
+    # The page shows the values as yes and no, so "True if a pod is rejected" becomes "A pod is
+    # rejected".
     text = " ".join(docstring.split()).removeprefix("True if ").rstrip(".").replace("``", "`")
     return text[0].upper() + text[1:]
 

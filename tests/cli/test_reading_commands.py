@@ -267,7 +267,7 @@ def test_altered_file_has_a_wrong_checksum(file: Path, capsys: Any) -> None:
     right = checkpoint.verify(file)
     file.write_bytes(file.read_bytes().replace(b"g0", b"g7"))
     has = checkpoint.inspect(file.read_bytes()).expected
-    why = f"checksum is {right}, but the data has {has}: the file was altered"
+    why = f"the file has checksum {right}, but its data has checksum {has}: the file was altered"
     status, out, err = run(capsys, "checkpoint", "verify", str(file))
     assert (status, err) == (1, "")
     assert out == (
@@ -387,7 +387,7 @@ def test_diff_compares_files_with_a_wrong_checksum(file: Path, tmp_path: Path, c
         f"- pod u-2 main {NIC}: n0 on NUMA node 0",
         f"+ pod u-2 main {NIC}: n7 on NUMA node 0",
     ]
-    assert err.startswith(f"devicemanager: warning: {altered}: checksum is ")
+    assert err.startswith(f"devicemanager: warning: {altered}: the file has checksum ")
     # Equal data with another checksum is a different file.
     altered.write_bytes(file.read_bytes().replace(b'"Checksum":', b'"Checksum":1'))
     status, out, err = run(capsys, "checkpoint", "diff", str(file), str(altered))

@@ -111,7 +111,7 @@ def test_snapshot_can_be_piped(
 def test_directory_without_a_kubelet_is_a_one_line_error(tmp_path: Path, capsys: Any) -> None:
     status, out, err = run(capsys, "--root", str(tmp_path), "-o", str(tmp_path / "x"))
     assert (status, out) == (2, "")
-    assert "no kubelet found in" in err
+    assert "no files of a kubelet found in" in err
     assert not (tmp_path / "x").exists()
 
 
