@@ -206,14 +206,14 @@ def test_delay_ends_by_the_clock() -> None:
     registry.set("delay-register", seconds=3)
     (delay,) = registry.at(InjectionPoint.REGISTER, GPU)
     hold, over = delay.hold(), []
-    hold.then(lambda: over.append(clock.monotonic()))
+    hold.on_release(lambda: over.append(clock.monotonic()))
     clock.advance(2)
     assert (over, holding(registry)) == ([], 1)
     clock.advance(2)
     assert (over, holding(registry)) == ([3], 0)
     hold.wait()
     hold.release()
-    hold.then(lambda: over.append(0))
+    hold.on_release(lambda: over.append(0))
     assert over == [3, 0]
 
 
@@ -222,7 +222,7 @@ def test_clearing_a_fault_ends_its_delays() -> None:
     registry.set("hang-register")
     (hang,) = registry.at(InjectionPoint.REGISTER, GPU)
     hold, over = hang.hold(), []
-    hold.then(lambda: over.append(1))
+    hold.on_release(lambda: over.append(1))
     registry.clear("hang-register")
     assert over == [1]
     hang.hold().wait()  # returns at once: the fault is cleared
@@ -247,7 +247,7 @@ def test_cancelled_delay_calls_no_callback() -> None:
     registry.set("delay-register", seconds=3)
     (delay,) = registry.at(InjectionPoint.REGISTER, GPU)
     hold, over = delay.hold(), []
-    hold.then(lambda: over.append(1))
+    hold.on_release(lambda: over.append(1))
     hold.cancel()
     clock.advance(5)
     assert over == []

@@ -129,13 +129,13 @@ def test_hold_calls_back_once_when_it_is_released() -> None:
     ended: list[Hold] = []
     called: list[int] = []
     hold = Hold(ended.append)
-    hold.then(lambda: called.append(hold.is_over))
+    hold.on_release(lambda: called.append(hold.is_over))
     assert (hold.is_over, called) == (False, [])
     hold.release()
     hold.release()
     hold.cancel()
     assert (called, ended) == ([True], [hold])
-    hold.then(lambda: called.append(2))
+    hold.on_release(lambda: called.append(2))
     assert called == [True, 2]
 
 
@@ -143,7 +143,7 @@ def test_cancelled_hold_calls_nothing_back_but_ends() -> None:
     clock, ended, called = ManualClock(), [], []
     hold = Hold(ended.append)
     hold.start(clock, 3)
-    hold.then(lambda: called.append(1))
+    hold.on_release(lambda: called.append(1))
     hold.cancel()
     hold.release()
     clock.advance(5)
