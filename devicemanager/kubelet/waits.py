@@ -232,7 +232,7 @@ class Waits:
         came_before = not search.found and any(
             map(wanted.matches_without_where, before[-_SHOWN_BEFORE:])
         )
-        why = "it came before the wait: take a mark before its cause, and pass the mark as since; "
+        why = "it came before the wait: take a mark before its cause, and pass it as since; "
         waited = printable(
             f"waited {wanted.within:g} s for {wanted}{which}; {why if came_before else ''}"
         )

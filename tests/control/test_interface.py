@@ -111,7 +111,7 @@ def test_rejections_and_errors(kubelet, mock_kubelet, simulated_plugin):
         kubelet.terminate("unknown")
     with pytest.raises(RequestError, match=r"^no pod has the UID 'unknown'"):
         kubelet.pod("unknown")
-    with pytest.raises(RequestError, match="is a pod's name, its UID is train"):
+    with pytest.raises(RequestError, match="is the name of a pod: use its UID train"):
         kubelet.devices("default/train")
     with pytest.raises(ManifestError, match="neither an existing file nor a manifest"):
         kubelet.admit("nothing")
@@ -365,7 +365,7 @@ def test_direct_calls(kubelet, simulated_plugin):
     assert caught.value.description in str(caught.value)
     with pytest.raises(RequestError, match=r"no plugin of vendor\.com/none is connected"):
         kubelet.options("vendor.com/none")
-    with pytest.raises(RequestError, match="give either the device ids of one container"):
+    with pytest.raises(RequestError, match=r"use either ids \(for one container\) or containers"):
         kubelet.allocate(GPU)
     with pytest.raises(RequestError, match=r"expected a list, such as \['gpu-0'\]"):
         kubelet.allocate(GPU, "gpu-0")
@@ -393,7 +393,7 @@ def test_faults(kubelet, mock_kubelet, simulated_plugin):
     assert kubelet.faults.clear() == 0
     with pytest.raises(FaultError, match="unknown fault 'x'"):
         kubelet.faults.set("x")
-    with pytest.raises(RequestError, match=r"^no fault 1 is set: there is none"):
+    with pytest.raises(RequestError, match=r"^unknown fault 1: no faults are set"):
         kubelet.faults.clear(1)
 
 

@@ -287,7 +287,7 @@ def test_problems_are_as_documented(raw):
         ("POST", "/v1/faults", b'{"spec": "x"}', 422, "invalid-fault", "unknown fault 'x': use o"),
         ("POST", "/v1/faults", b"{}", 400, "bad-request", "body: give either spec, such as"),
         ("POST", "/v1/faults", b'{"spec": "x", "options": {"a": 1}}', 400, "bad-request", "own"),
-        ("DELETE", "/v1/faults/7", None, 404, "not-found", "no fault 7 is set: there is none"),
+        ("DELETE", "/v1/faults/7", None, 404, "not-found", "unknown fault 7: no faults are set"),
         (
             "DELETE",
             "/v1/faults/x",

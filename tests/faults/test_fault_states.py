@@ -270,11 +270,9 @@ def test_clear_names_the_faults_that_are_set() -> None:
         registry.set(line)
     with pytest.raises(RequestError) as raised:
         registry.clear(9)
-    assert str(raised.value) == (
-        "no fault 9 is set: use one of 1 (hang-register), 2 (stop-reading)"
-    )
+    assert str(raised.value) == ("unknown fault 9: use one of 1 (hang-register), 2 (stop-reading)")
     assert registry.clear() == 2
-    with pytest.raises(RequestError, match=r"^no fault 'away' is set: there is none$"):
+    with pytest.raises(RequestError, match=r"^unknown fault 'away': no faults are set$"):
         registry.clear("away")
 
 

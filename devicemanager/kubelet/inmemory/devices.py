@@ -50,8 +50,7 @@ def places(text: str) -> tuple[int | None, ...]:
         # Checked before the list grows: a count can have 20 digits.
         if len(found) + count > MOST_DEVICES:
             raise TooManyDevices(
-                f"invalid devices {text!r}: use at most {MOST_DEVICES} devices, because a kubelet "
-                "rejects a longer list"
+                f"more than {MOST_DEVICES} devices: a kubelet rejects a longer list"
             )
         found += [nodes[number % len(nodes)] for number in range(count)]
     return tuple(found)

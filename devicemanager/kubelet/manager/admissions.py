@@ -156,7 +156,9 @@ class Admissions:
             # it would never be freed.
             if state.pods.get(pod.uid).is_deleted:
                 give_back(allocation)
-                raise rejected_by_allocation(AllocationError("the pod was deleted meanwhile"))
+                raise rejected_by_allocation(
+                    AllocationError("the pod was deleted during its admission")
+                )
             if draft:
                 state.ledger.commit(draft)
             # PodResources also shows CPUs and memory, for which the ledger has no entries.

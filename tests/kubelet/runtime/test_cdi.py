@@ -200,8 +200,8 @@ def edits(**fields: Any) -> dict[str, Any]:
         (changed(cdiVersion=1), "specification.cdiVersion must be text, not the number 1"),
         (changed(kind=None), "specification.kind is missing"),
         (changed(kind="gpu"), 'invalid kind "gpu": use vendor.com/class'),
-        (changed(devices=None), "no devices"),
-        (changed(devices=[]), "no devices"),
+        (changed(devices=None), "specification.devices is empty: expected at least one device"),
+        (changed(devices=[]), "specification.devices is empty: expected at least one device"),
         (changed(devices={}), "specification.devices must be a list"),
         (changed(devices=spec(a="1")["devices"] * 2), 'duplicate device "a"'),
         (

@@ -85,7 +85,9 @@ def test_any_bytes_are_settings_or_a_wire_error(data: bytes) -> None:
 
 
 def test_broken_settings_error_names_the_message() -> None:
-    with pytest.raises(WireError, match=r"^3 bytes are not a ContainerAllocateResponse"):
+    with pytest.raises(
+        WireError, match=r"^invalid Allocate response: 3 bytes are not a ContainerAllocateResponse"
+    ):
         settings_from_bytes(b"\x0a\xff\x01")
 
 
@@ -101,7 +103,7 @@ def test_typed_device_of_unknown_kind_is_rejected() -> None:
     message = dp.ContainerAllocateResponse()
     message.typed_devices.add(pci=dp.PciDevice(vendor_id="8086", product_id="1572"))
     message.typed_devices.add()
-    with pytest.raises(WireError, match="typed device 1 of the allocation response"):
+    with pytest.raises(WireError, match="typed device 1 of the Allocate response"):
         settings_from_bytes(message.SerializeToString())
 
 
