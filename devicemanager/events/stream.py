@@ -1,10 +1,10 @@
 """The event stream: publish, subscribe, remember and wait.
 
 Theory of operation. ``publish`` creates a numbered ``Event`` under the stream's lock, stores
-it, wakes waiting threads and releases the lock. Then it calls the subscribers, on the
-publishing thread. So a callback may publish, subscribe or read the stream, but a slow callback
-delays its publisher. Publishers must not hold a lock of the kubelet, because a callback may
-call the kubelet.
+it, wakes waiting threads and releases the lock. After that, it calls the subscribers on the
+publishing thread. A callback may therefore publish, subscribe or read the stream, but a slow
+callback delays its publisher. Publishers must not hold a lock of the kubelet, because a callback
+may call the kubelet.
 
 ``wait_for`` evaluates an arbitrary condition after each event. It notes the latest event number
 before it evaluates the condition and sleeps only if that number has not changed. An event
@@ -196,7 +196,10 @@ share this object: a ``threading.local`` for each would need more memory than a 
 
 
 def notify(callbacks: Iterable[Callable[[T], None]], value: T, what: str) -> None:
-    """Call each callback with ``value``; log exceptions as ``what`` and continue."""
+    """Call each callback with ``value``; log exceptions, and continue with the next callback.
+
+    ``what`` names the callbacks in the log.
+    """
     for callback in callbacks:
         try:
             callback(value)

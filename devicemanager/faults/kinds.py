@@ -82,7 +82,7 @@ def seconds(value: Any) -> float:
 
 
 def whole(least: int) -> Read:
-    """Return a reader of integers of at least ``least``."""
+    """Return a reader that accepts only integers of at least ``least``."""
 
     def read(value: Any) -> int:
         try:

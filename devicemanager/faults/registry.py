@@ -33,7 +33,7 @@ class Actions(Protocol):
         """Collect the data that a fault needs when it fires; called when the fault is set."""
 
     def execute(self, fault: Fault, context: FaultContext) -> None:
-        """Execute an action on the calling thread. Raises what the action raises."""
+        """Execute an action on the calling thread. Errors of the action are raised."""
 
     def start(self, fault: Fault, context: FaultContext) -> None:
         """Execute an action on another thread, and report its errors there."""
@@ -152,9 +152,9 @@ class FaultRegistry:
         return f"use one of {', '.join(names)}" if names else "no faults are set"
 
     def _rearm(self) -> None:
-        """Replace ``armed``; must be called with the lock held.
+        """Replace the mapping ``armed`` by a current one. Must be called with the lock held.
 
-        Readers have no lock, so the mapping is never changed in place.
+        ``armed`` is read without the lock, so the mapping is never changed in place.
         """
         armed: dict[InjectionPoint, tuple[Entry, ...]] = {}
         for entry in self._entries.values():
@@ -251,7 +251,7 @@ class Fired:
         self.id = entry.id
 
     def __getitem__(self, option: str) -> Any:
-        """Return the value of one of the kind's options."""
+        """Return the value of an option of the fault by its name."""
         return self._entry.fault.options[option]
 
     def __str__(self) -> str:
@@ -268,7 +268,7 @@ class Fired:
         return self._entry.prepared
 
     def start(self) -> None:
-        """Start an action on another thread; do nothing for other kinds."""
+        """Start the fault on another thread if it is an action; otherwise do nothing."""
         if self.kind.is_action:
             self._registry._actions.start(self._entry.fault, self._context)
 

@@ -55,7 +55,7 @@ class FaultState:
 
 @attrs.define(eq=False)
 class Entry:
-    """The registry's record of a fault; guarded by the registry's lock."""
+    """The registry's record of a fault that is set; guarded by the registry's lock."""
 
     id: int
     fault: Fault
@@ -71,7 +71,7 @@ class Entry:
         return FaultState(self.id, self.fault, self.seen, self.fired, len(self.holds))
 
     def concerns(self, context: FaultContext) -> bool:
-        """True if the context matches the fault's options."""
+        """True if the plugin and the call in ``context`` match the fault's options."""
         fault = self.fault
         wanted = fault.resource, fault.plugin, fault.rpc
         actual = context.resource, context.plugin, context.rpc
@@ -100,7 +100,7 @@ class Entry:
 
 
 class Hold:
-    """A delay that lasts until ``release``. Thread-safe."""
+    """A delay of a call or a stream, which ends with ``release`` or ``cancel``. Thread-safe."""
 
     def __init__(self, ended: Callable[[Hold], None] | None = None) -> None:
         """``ended`` is called when the delay ends, whether it is released or cancelled."""

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def check_arguments(root: object, settings: object, clock: object = None) -> None:
-    """Raise TypeError for an invalid directory, settings or clock."""
+    """Raise TypeError if the root directory, the settings or the clock of a kubelet are invalid."""
     if isinstance(root, Settings):
         raise TypeError("invalid root: settings were given as root: use MockKubelet(settings=…)")
     if root is not None and not isinstance(root, (str, os.PathLike)):

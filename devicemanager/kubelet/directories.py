@@ -37,7 +37,7 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @attrs.frozen(eq=False, repr=False)
 class Directories:
-    """The paths of a kubelet, all under one root directory."""
+    """The paths of a kubelet's sockets, directories and files, all under one root directory."""
 
     root: Path
 
@@ -278,7 +278,7 @@ class TemporaryRoot:
     """
 
     def __init__(self, owner: object) -> None:
-        """Create the directory. Raises StartError if that fails."""
+        """Create the directory. Raises StartError if no directory can be created."""
         try:
             self.path = short_directory()
         except NoDirectory as error:

@@ -74,7 +74,8 @@ def _plugin(state: State, resource: ResourceName, devices: DeviceList) -> Plugin
 def devices(state: State) -> tuple[DeviceStatus, ...]:
     """Return every advertised or allocated device, sorted by resource and ID.
 
-    A device that several containers of a pod use one after another has a row for each.
+    If several containers of a pod use the same device one after another, the result has one
+    ``DeviceStatus`` for each container.
     """
     # Copied under the lock, sorted without it: an admission must not wait for this report.
     with state.lock:

@@ -191,7 +191,7 @@ class MockKubelet:
         """Reboot the node: all containers stop, and every pod is admitted again.
 
         A pod is rejected if its plugin has not re-registered. With ``Settings.wait_for_plugin``,
-        its admission waits for the plugin (Q6). Raises StartError or StopError if the start or
+        its admission waits for the plugin. Raises StartError or StopError if the start or
         the stop fails.
         """
         self._resume(self._life.replace(self._store.containers_stop))
@@ -271,7 +271,7 @@ class MockKubelet:
 
     @property
     def root(self) -> Path:
-        """The kubelet's root directory."""
+        """The kubelet's root directory, which has all its sockets and files."""
         return self._paths.root
 
     @property
@@ -489,7 +489,7 @@ class MockKubelet:
         return self._pods.devices(uid)
 
     def allocated_resources_status(self, uid: str) -> dict[str, tuple[ResourceStatus, ...]]:
-        """Return ``allocatedResourcesStatus`` of each app container of a pod, sorted.
+        """Return ``allocatedResourcesStatus`` of each app container of a pod, sorted by resource.
 
         Each allocated resource lists its devices with ``Healthy``, ``Unhealthy`` or
         ``Unknown``. Raises RequestError for an unknown UID.

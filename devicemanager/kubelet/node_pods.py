@@ -39,7 +39,7 @@ __all__ = ["NodePods", "Process"]
 
 
 class Process(Protocol):
-    """One instance of a kubelet's process, from start to stop."""
+    """One instance of a kubelet's process: its device manager and its pod workers."""
 
     @property
     def manager(self) -> DeviceManager: ...
@@ -241,7 +241,7 @@ def _counts(manager: DeviceManager) -> Capacity:
 
 
 def _shuffled(resources: tuple[ResourceStatus, ...]) -> tuple[ResourceStatus, ...]:
-    """Return the statuses in the random order of a Go map (Q7)."""
+    """Return the statuses in the random order of a Go map (quirk Q7)."""
     mixed = [
         attrs.evolve(one, resources=tuple(random.sample(one.resources, len(one.resources))))
         for one in resources

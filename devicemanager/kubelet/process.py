@@ -1,9 +1,9 @@
 """One instance of the kubelet's process: device manager and servers, from start to stop.
 
-The order of a start follows from what a plugin can observe. Directories are prepared and the
-checkpoint is restored before anything is served. PodResources is served before the
-Registration service publishes ``kubelet.sock``: a plugin that sees that socket finds a
-complete kubelet. A stop runs in the opposite order.
+A start takes its steps in an order that plugins can rely on. It prepares the directories and
+restores the checkpoint before it starts any server. It serves PodResources before it publishes
+``kubelet.sock``, so a plugin that sees ``kubelet.sock`` finds a complete kubelet. A stop takes the
+steps in the opposite order.
 """
 
 from __future__ import annotations

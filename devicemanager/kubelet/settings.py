@@ -213,7 +213,7 @@ class Settings:
     grace_period: float = attrs.field(default=300.0, validator=_number())
     """How long a resource remains after its last plugin disconnects."""
     max_list_bytes: int = attrs.field(default=KUBELET_LIST_LIMIT, validator=_number(-1, whole=True))
-    """Size of the largest ListAndWatch message that is read, in bytes (Q11). The kubelet's limit is
+    """Size of the largest ListAndWatch message that is read, in bytes. The kubelet's limit is
     gRPC's default of 4 MiB; -1 means no limit."""
     max_allocate_bytes: int | None = attrs.field(
         default=1 << 20, validator=_number(1, none=True, whole=True)
@@ -262,12 +262,12 @@ class Settings:
         default=frozenset(), converter=_as_resources
     )
     """Resources that this node should have. A pod that requests such a resource is rejected until
-    a plugin has registered the resource (Q14)."""
+    a plugin has registered the resource (quirk Q14)."""
     strict: bool = attrs.field(default=False, validator=_is(bool, "True or False"))
     """True to reject pods that request a resource no plugin has registered. By default such pods
     run without the resource, as in the kubelet, and a warning event is published."""
     wait_for_plugin: float = attrs.field(default=0.0, validator=_number())
-    """How long an admission waits for the pod's plugins to re-register after a reboot (Q6). With 0
+    """How long an admission waits for the pod's plugins to re-register after a reboot. With 0
     the pod is rejected immediately, as by the kubelet."""
     topology_policy: str = attrs.field(default="none", validator=_is(str, "the name of a policy"))
     """Policy of the Topology Manager: ``none``, ``best-effort``, ``restricted`` or
@@ -308,7 +308,7 @@ class Settings:
     product ID."""
     shuffle_seed: int | None = None
     """Seed of the random order in which free devices are chosen, because plugins must tolerate any
-    order (Q22). With None, devices with the lowest IDs are chosen."""
+    order. With None, devices with the lowest IDs are chosen."""
     quirks: frozenset[str] = attrs.field(default=frozenset(), converter=_as_quirks)
     """Known bugs of the kubelet to enable, by their names in ``QUIRKS``. ``"reference"`` enables
     all bugs of the version. A bug that the version does not have raises ValueError."""
@@ -355,7 +355,7 @@ class Settings:
 
     @property
     def topology_grows(self) -> bool:
-        """True if NUMA nodes are added when devices are found on them."""
+        """True if the topology gets a NUMA node when a plugin advertises a device on it."""
         return self.numa is None and self._topology_of_providers() is None
 
     def _topology_of_providers(self) -> NumaTopology | None:

@@ -71,7 +71,10 @@ class NodeTelemetry:
     _pods: PodStore
 
     def device_counts(self) -> Mapping[str, DeviceCounts]:
-        """Count the devices of each known resource, sorted; empty while the kubelet is stopped."""
+        """Count the devices of each known resource, sorted by resource.
+
+        The result is empty while the kubelet is stopped.
+        """
         try:
             state = self._manager().state
         except RequestError:

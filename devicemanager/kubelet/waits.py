@@ -80,7 +80,7 @@ class Waits:
             raise self._no_devices(name, count, timeout)
 
     def condition(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
-        """Wait until ``condition()`` is true."""
+        """Wait until ``condition()`` is true. ``what`` names the condition in the report."""
         check_function(condition, "condition")
         check_seconds(timeout)
         if not self._events.wait_for(condition, timeout):

@@ -64,10 +64,10 @@ class Call:
 
     @property
     def request(self) -> dict[str, Any]:
-        """The request as data, with the field names of the .proto file and default values
-        included.
+        """The request as a dict, with the field names of the .proto file.
 
-        Bytes that cannot be decoded are ``{"undecodable": "<base64>"}``.
+        Fields with default values are included. The result for bytes that cannot be decoded is
+        ``{"undecodable": "<base64>"}``.
         """
         # Imported here, as below: decoding loads the protobuf messages.
         from devicemanager.events.calls.rendering import request_data

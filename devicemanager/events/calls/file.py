@@ -21,7 +21,7 @@ class CallsFile:
     """Writer that appends every new call to a file, on a separate thread; a context manager.
 
     Calls never wait for the file. ``close`` returns when every recorded call is written. If
-    the log drops calls before the thread reads them, a line in the file has their number.
+    the log drops calls before the thread reads them, a line has the number of dropped calls.
     """
 
     def __init__(self, path: Path, calls: CallLog, failed: Callable[[OSError], None]) -> None:

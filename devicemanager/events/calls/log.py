@@ -1,12 +1,12 @@
 """The log of all calls between a kubelet and its plugins.
 
 Theory of operation. Every connection to a plugin, and the Registration service, has a
-``CallRecorder``. For each RPC it creates a ``CallInProgress``, which the caller ends with
-``answered`` or ``failed``. Only then is an immutable ``Call`` appended, so call numbers follow
-the order in which calls end. A ListAndWatch stream adds one ``Call`` per list and one for its
+``CallRecorder``. For each RPC it creates a ``CallInProgress``, which its user ends with
+``answered`` or ``failed``. An immutable ``Call`` is appended at this moment, so call numbers follow
+the order in which calls end. A ListAndWatch stream adds one ``Call`` for each list and one for its
 end.
 
-Three decisions keep recording cheap and bounded:
+Three decisions make recording fast and limit its memory:
 
 * Messages are stored as bytes. They are decoded when a caller reads ``Call.request``.
 * The log is bounded by number and by size; the oldest calls are dropped first.
@@ -104,7 +104,10 @@ class CallLog(CallQueries):
         *,
         is_over: bool = True,
     ) -> None:
-        """Append a call that has ended to the log, or with ``is_over`` false one stream message."""
+        """Append a call to the log when it has ended.
+
+        With ``is_over`` false, append one message of a stream, which continues.
+        """
         now, rpc = time.monotonic(), call.rpc
         part = call.received or None if response is not None else None
         with self._lock:
@@ -158,7 +161,7 @@ class CallLog(CallQueries):
             return tuple(self._in_progress.values())
 
     def unanswered(self) -> list[str]:
-        """Describe each call without a response, one line each; ListAndWatch streams excluded."""
+        """Return one line for people for each call without a response, except open streams."""
         now = time.monotonic()
         return [
             f"{call.rpc} {call.resource or call.plugin}, since {now - call.started:.3f} s"
@@ -236,11 +239,14 @@ class CallInProgress:
         self.log.add(self, response, OK, "")
 
     def failed(self, code: str, message: str, response: bytes | None = None) -> None:
-        """Record the end of the call or stream with a status; a stream can end with ``OK``."""
+        """Record the end of the call or stream with a status code and message.
+
+        A stream can also end with ``OK``.
+        """
         self.log.add(self, response, code, message)
 
     def received_message(self, message: bytes) -> None:
-        """Record the next message of a stream."""
+        """Record the next message of a stream as a ``Call``."""
         self.received += 1
         self.log.add(self, message, OK, "", is_over=False)
 

@@ -1,9 +1,9 @@
 """Search a call log, and explain how the closest call differs.
 
 ``CallQueries`` is the public interface: call it to find calls, or use its ``assert_`` methods.
-``CallLog`` implements it for a kubelet in this process, and the client of the control API for
-one in another process. ``CallFilter`` is one search. An assertion that fails raises
-``CallMismatch``, whose text shows the calls found, or else the closest one and its differences.
+``CallLog`` implements it for a kubelet in this process, and the client of the control API for a
+kubelet in another process. ``CallFilter`` has the criteria of a search. A failed assertion raises
+``CallMismatch``. Its text shows the calls found, or the closest call and its differences.
 """
 
 from __future__ import annotations

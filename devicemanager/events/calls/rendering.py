@@ -1,6 +1,7 @@
 """Decode the messages of calls into plain data.
 
-Imported lazily: the call log stores bytes, and most of its calls are never read.
+This module is imported when a call is read first: the call log stores bytes, and most calls are
+never read.
 """
 
 from __future__ import annotations

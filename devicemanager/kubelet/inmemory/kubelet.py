@@ -157,7 +157,7 @@ class InMemoryKubelet:
         """Reboot the node: all containers stop, and every pod is admitted again.
 
         The plugins re-register after these admissions, so pods that request devices are rejected.
-        With ``Settings.wait_for_plugin``, plugins re-register first (Q6).
+        With ``Settings.wait_for_plugin``, plugins re-register first.
         """
         with self._turn:
             self.stop()
@@ -175,7 +175,7 @@ class InMemoryKubelet:
     def _resume(self) -> None:
         process = self._serve(self._checkpoint.load())
         # As on a node, pods are admitted before plugins have re-registered, except if the kubelet
-        # waits for plugins (Q6).
+        # waits for plugins.
         if self.settings.wait_for_plugin:
             self._register_all()
         process.workers.readmit()

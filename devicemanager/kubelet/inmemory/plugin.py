@@ -96,7 +96,7 @@ class InMemoryPlugin:
         self._list(handler)
 
     def find(self, id_: str | None, handler: ClientHandler) -> None:
-        """Advertise a lost device again; None advertises all of them."""
+        """Advertise a lost device again; with ``id_`` None, all lost devices."""
         self._lost = frozenset() if id_ is None else self._lost - {DeviceId(id_)}
         self._list(handler)
 

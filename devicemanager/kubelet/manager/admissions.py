@@ -101,7 +101,7 @@ class Admissions:
         allocation.reusable = self._state.begin_reuse(allocation.pod.uid)
 
     def _keep(self, allocation: PodAllocation) -> None:
-        """Store the devices that a rejected pod was allocated in the ledger (Q31).
+        """Store a rejected pod's devices in the ledger, as the kubelet does (quirk Q31).
 
         The kubelet writes the checkpoint after each container. The devices of the container that
         failed are therefore missing in the file until the next write.

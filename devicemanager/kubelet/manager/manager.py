@@ -199,15 +199,15 @@ class DeviceManager:
 
     @property
     def is_sources_ready(self) -> bool:
-        """False while a restarted kubelet does not know all pods yet."""
+        """True if all pods of the node are known; after a restart they are not known at first."""
         return self.state.is_sources_ready
 
     # -- pods ------------------------------------------------------------------------
 
     def admit(self, pod: Pod, context: AdmissionContext | None = None) -> PodAllocation:
-        """Allocate everything that the pod requests, or raise ``Rejected`` and change nothing.
+        """Allocate all resources that a pod requests, and return when the checkpoint is on disk.
 
-        Returns when the pod's allocations are on disk.
+        Raises ``Rejected``, and allocates nothing, if one of them cannot be allocated.
         """
         allocation = self._allocation(pod, context)
         takes_hints = self._hints.policy.asks_for_hints
@@ -406,7 +406,7 @@ class DeviceManager:
             return snapshot(self.state)
 
     def providers(self) -> tuple[HintProvider, ...]:
-        """Return the hint providers with their allocations, for the next manager."""
+        """Return the hint providers with their allocations, for the manager after a restart."""
         with self.state.lock:
             return self.state.hint_providers.providers()
 
@@ -466,7 +466,7 @@ class DeviceManager:
 
 
 def _pick(seed: int | None) -> Pick:
-    """Return the function that chooses free devices: the lowest numbers, or at random (Q22)."""
+    """Return the function that chooses free devices: the lowest numbers, or at random."""
     if seed is None:
         return bitset.lowest
     source = random.Random(seed)

@@ -150,7 +150,7 @@ class ClientHandler:
         connection: Endpoint,
         socket: str = "",
     ) -> EndpointId:
-        """Register a plugin and close the connections that it replaces (Q2, Q3).
+        """Register a plugin and close the connections that it replaces (quirks Q2, Q3).
 
         Returns the number of the registration. ``socket`` is the path of the plugin's socket, for
         error texts. Raises EndpointError if the kubelet is stopping, or with quirk Q2 if the
@@ -312,7 +312,7 @@ class ClientHandler:
             connection.close()
 
     def keep_open(self, connection: Endpoint) -> None:
-        """Leave the connection of a replaced registration open until ``close`` (Q3)."""
+        """Leave the connection of a replaced registration open until ``close`` (quirk Q3)."""
         with self._state.lock:
             self._left_open.append(connection)
 

@@ -151,7 +151,7 @@ class PodStates:
         return sorted(self._inactive)
 
     def forget(self, pod: PodUid) -> None:
-        """Clear the pod's record, except for an admission in progress."""
+        """Clear the record of a pod, but keep an admission in progress."""
         self._inactive.pop(pod, None)
         state = self._states.get(pod)
         if state is not None:
@@ -301,7 +301,7 @@ class State:
         return reusable
 
     def note_admission(self, pod: PodUid) -> None:
-        """Record that a pod is being admitted."""
+        """Record the pod that is being admitted; with quirk Q10 its devices are not freed."""
         if self._keeps_admitted:
             self.admitted_last = pod
 

@@ -4,7 +4,7 @@ Theory of operation. ``PodStore`` has a ``PodRecord`` for every pod that was adm
 rejected and is not deleted. It replaces the kubelet's pod manager and the container runtime:
 containers do not run, only their states are stored. The store outlives the kubelet's process.
 ``PodWorkers`` admits, starts, ends and deletes pods with one device manager. Each restart creates
-both anew from the store.
+a new device manager and new ``PodWorkers``, which use the same store.
 
 In:  pods (``core.pods.Pod``) from manifests or from an earlier kubelet; calls that end containers
      or delete pods; timers of the kubelet's clock.

@@ -129,7 +129,10 @@ class ContainerLifecycle:
     # -- the end of a container ------------------------------------------------------
 
     def exited(self, uid: str, name: str, exit_code: int, reason: str) -> None:
-        """Record that a running container exited. Raises RequestError if it is not running."""
+        """Record that a container exited, and restart it if the pod's restartPolicy requires it.
+
+        Raises RequestError if the container is not running.
+        """
         with self._store.lock:
             record = self._store.known(uid)
             container, _ = record.container(name)

@@ -47,7 +47,7 @@ class CdiRules:
 
     @classmethod
     def of(cls, behaviour: Behaviour) -> CdiRules:
-        """Return the rules of a kubelet version."""
+        """Return the rules of the kubelet version that ``behaviour`` describes."""
         return cls(behaviour.uses_cdi, behaviour.annotates_cdi)
 
     def options(

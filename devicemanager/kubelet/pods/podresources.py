@@ -64,9 +64,9 @@ class ClaimSource(Protocol):
 
 
 class PodSource:
-    """A ``podresources.Source`` over the manager's state; thread-safe.
+    """A ``podresources.Source`` that reads the device manager's state; thread-safe.
 
-    A pod's value stays the same object until the pod changes, so its bytes are encoded once.
+    The value of a pod stays the same object until the pod changes, so it is encoded only once.
     """
 
     def __init__(

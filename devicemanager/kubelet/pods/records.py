@@ -336,7 +336,7 @@ class PodStore:
                 record.containers_stop()
 
     def snapshot(self) -> PodSnapshot:
-        """Return the pods that PodResources exposes."""
+        """Return the active and the inactive pods at this moment, for PodResources."""
         snapshot = self._snapshot
         if snapshot is None:
             with self.lock:

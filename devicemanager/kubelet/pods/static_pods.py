@@ -59,7 +59,7 @@ class ManifestDirectoryError(RequestError):
 
 
 class PodOwner(Protocol):
-    """The kubelet that runs the pods."""
+    """The kubelet that admits and terminates static pods."""
 
     def admit(self, pod: Pod, path: Path) -> bool:
         """Admit the pod of a manifest. Return True if it runs, False if it was rejected.
@@ -402,7 +402,7 @@ class StaticPods(FollowedDirectory):
 
 
 def check_directory(directory: Path) -> None:
-    """Raise ManifestDirectoryError if the path is not a directory."""
+    """Raise ManifestDirectoryError if the path of a manifest directory is not a directory."""
     directory_watch.check_directory(directory, StaticPods.what, StaticPods.error)
 
 

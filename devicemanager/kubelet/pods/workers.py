@@ -303,7 +303,7 @@ class PodWorkers:
         return attrs.evolve(explanation, name_of=names.__getitem__)
 
     def _check_known(self, pod: Pod) -> None:
-        """Check a pod for requested resources that no plugin has registered (Q14).
+        """Check a pod for requested resources that no plugin has registered (quirk Q14).
 
         Raises Rejected if such a resource is declared in the settings, or if they are strict.
         Otherwise the pod runs without the resource, as in the kubelet, with a warning event.
@@ -335,7 +335,7 @@ class PodWorkers:
         return self._settings.strict or (declared and "Q14" not in self._settings.quirks)
 
     def _wait_for_plugins(self, pod: Pod) -> None:
-        """Wait until the plugins of a pod have re-registered after a reboot (Q6)."""
+        """Wait until the plugins of a pod have re-registered after a reboot."""
         held = self._manager.holdings(pod.uid)
         resources = {resource for by_resource in held.values() for resource in by_resource}
 

@@ -207,7 +207,7 @@ class Connection:
     """Connection of one registration to its plugin; implements ``manager.state.Endpoint``.
 
     Every registration has its own connection, even if two registrations have the same socket,
-    because the connection identifies the registration (Q1).
+    because the connection identifies the registration (quirk Q1).
     """
 
     def __init__(
@@ -390,7 +390,7 @@ class Connection:
             self._faults.closed()
 
     def join(self) -> None:
-        """Wait up to 10 s for the connection's thread, unless called on that thread."""
+        """Wait up to 10 s for the connection's thread; return immediately on this thread itself."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
 

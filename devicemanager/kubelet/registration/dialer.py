@@ -61,8 +61,8 @@ class Dialer:
     async def dial(self, path: Path, seconds: float) -> int:
         """Wait until the socket is served; return the server's process ID, or 0 if unknown.
 
-        Raises DialError after ``seconds``, never earlier: the kubelet dials until its deadline,
-        whatever the problem is (``grpc.WithBlock``, v1.32).
+        Raises DialError after ``seconds``, never earlier: the kubelet dials until its deadline
+        for any problem (``grpc.WithBlock``, v1.32).
         """
         try:
             sockets.check_path(path)

@@ -80,9 +80,9 @@ def _nothing() -> None:
 
 
 def endpoint_problem(name: str) -> str | None:
-    """Return the error text for an invalid ``RegisterRequest.endpoint``; None if it is valid (Q23).
+    """Return the error text for an invalid ``RegisterRequest.endpoint``; None if it is valid.
 
-    An endpoint must be the file name of a socket.
+    An endpoint must be the file name of a socket. With quirk Q23 this is not checked.
     """
     if not name:
         return "endpoint is empty: expected the file name of a socket"

@@ -9,7 +9,7 @@ task on the registrar's event loop, which runs as long as the socket exists:
 3. If it succeeded, wait until the task is cancelled.
 
 When the socket vanishes or is replaced by another socket (compared by file identity), the task is
-cancelled. Its ``finally`` block deregisters the plugin at whatever step the task was, because
+cancelled. Its ``finally`` block deregisters the plugin. This is possible at any step, because
 ``_Plugin.endpoint`` is set as soon as the device manager has the registration. Kubelets before
 v1.36 do not retry every failure: if a plugin passed the checks but could not be connected, they
 retry only when its socket is replaced.
@@ -111,7 +111,7 @@ class PluginWatcher:
             self._changed(path)
 
     def stop(self) -> None:
-        """Stop watching. The registrar cancels the tasks."""
+        """Stop watching the directory. The registrar cancels the tasks of the sockets."""
         self._watch.stop()
 
     def _seen(self, change: Change) -> None:

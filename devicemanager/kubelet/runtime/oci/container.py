@@ -117,7 +117,7 @@ class ContainerConfig:
         self._interfaces.drop_other_keys(source, host_name, name)
 
     def edit(self, source: str, edits: ContainerEdits) -> None:
-        """Apply the edits of a CDI device."""
+        """Apply the edits of a CDI device; ``source`` is its name, for conflicts and errors."""
         for env in edits.env:
             name, _, value = env.partition("=")
             self.env(source, name, value)
