@@ -94,9 +94,11 @@ def implements(point: InjectionPoint | None, effects: Collection[Effect]) -> Non
     # A test checks that each injection point has exactly one such declaration.
     wanted = {effect for effect in Effect if effect.point is point}
     if missing := wanted - set(effects):
-        raise TypeError(f"no code for {', '.join(sorted(map(str, missing)))} at {point}")
+        names = ", ".join(sorted(map(str, missing)))
+        raise TypeError(f"no code for {names} at injection point {point}")
     if others := set(effects) - wanted:
-        raise TypeError(f"{', '.join(sorted(map(str, others)))} cannot fire at {point}")
+        names = ", ".join(sorted(map(str, others)))
+        raise TypeError(f"{names} cannot fire at injection point {point}")
 
 
 class FaultContext(NamedTuple):

@@ -189,7 +189,7 @@ class KubeletProcess:
 
         def wait_for_others() -> None:
             if not others_started.get():
-                raise StartError("the start was cancelled")
+                raise StartError("the start was cancelled: another server could not start")
 
         # gRPC sleeps for a millisecond when a server starts: start both servers in parallel.
         with ThreadPoolExecutor(1, thread_name_prefix="start") as parallel:

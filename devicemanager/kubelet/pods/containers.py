@@ -93,7 +93,9 @@ class Containers:
     def _check_starts(self, record: PodRecord) -> None:
         if not record.is_active:
             why = f": {record.message}" if record.message else ""
-            raise RequestError(f"pod {title(record.pod)} has {record.phase.lower()}{why}")
+            raise RequestError(
+                f"cannot start a container: pod {title(record.pod)} has {record.phase.lower()}{why}"
+            )
         if record.deletion_grace is not None:
             raise RequestError(
                 f"cannot start a container of pod {title(record.pod)}: it is being deleted"

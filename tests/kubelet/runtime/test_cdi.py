@@ -232,7 +232,7 @@ def edits(**fields: Any) -> dict[str, Any]:
         (edits(additionalGids=[2**32]), "additionalGids[0] must be a group id"),
         (edits(deviceNodes=[{"path": "/x", "fileMode": 2**40}]), "fileMode must be a whole number"),
         (edits(deviceNodes=[{"path": "/x", "major": -1}]), "major must be a whole number from 0"),
-        (edits(deviceNodes=[{"path": "/x\0"}]), "path has an invalid character"),
+        (edits(deviceNodes=[{"path": "/x\0"}]), "path has an invalid character (NUL or surrogate)"),
         (edits(env=["A=\ud800"]), "env[0] has an invalid character"),
         (edits(intelRdt={"x": 1}), "intelRdt has unknown fields: x"),
         ("[" * 100_000, ""),

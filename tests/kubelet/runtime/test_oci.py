@@ -196,19 +196,22 @@ def test_fifo_has_no_numbers_and_no_rule() -> None:
         ),
         (
             RunOptions(envs={"A=B": "1"}),
-            "device plugins: invalid environment variable name 'A=B': expected",
+            "device plugins: invalid environment variable name 'A=B': "
+            "expected printable characters without =",
         ),
         (
             RunOptions(envs={"A\nB": "1"}),
-            "device plugins: invalid environment variable name 'A B': expected",
+            "device plugins: invalid environment variable name 'A B': "
+            "expected printable characters without =",
         ),
         (
             RunOptions(envs={"": "1"}),
-            "device plugins: invalid environment variable name '': expected",
+            "device plugins: invalid environment variable name '': "
+            "expected printable characters without =",
         ),
         (
             RunOptions(envs={"A": "a\0b"}),
-            "device plugins: invalid value of environment variable A: it contains a NUL",
+            "device plugins: invalid value of environment variable A: it contains a NUL character",
         ),
         (
             RunOptions(annotations={"": "x"}),
@@ -238,11 +241,13 @@ def test_fifo_has_no_numbers_and_no_rule() -> None:
         ),
         (
             RunOptions(pci_devices=(PciDevice("80\n", "\x1b[2J"),)),
-            r"PCI device 80 :\x1b[2J has no address: expected addresses assigned during",
+            r"PCI device 80 :\x1b[2J has no address: "
+            "expected addresses assigned during the allocation",
         ),
         (
             RunOptions(pci_devices=(PciDevice("8086", "1572"),)),
-            "PCI device 8086:1572 has no address: expected addresses assigned during",
+            "PCI device 8086:1572 has no address: "
+            "expected addresses assigned during the allocation",
         ),
     ],
 )

@@ -171,12 +171,17 @@ def _spec(path: Path, document: Any) -> CdiSpec:
 def _device(table: _Table) -> tuple[str, ContainerEdits]:
     name = table.required("name")
     if not is_device(name):
-        raise _Invalid(f"{table.place}.name is not a valid device name: {shown(name)}")
+        raise _Invalid(
+            f"{table.place}.name is not a valid device name: {shown(name)}: expected letters, "
+            "digits, _ - . and :"
+        )
     table.table("annotations")
     edits = _edits(table.table("containerEdits"))
     # The CDI specification requires edits for every device.
     if edits == ContainerEdits():
-        raise _Invalid(f"{table.place}.containerEdits is empty for device {shown(name)}")
+        raise _Invalid(
+            f"{table.place}.containerEdits is empty for device {shown(name)}: expected edits"
+        )
     return name, edits
 
 
@@ -201,7 +206,7 @@ def _text(value: Any, place: str) -> str:
         raise _Invalid(f"{place} must be text, not {described(value)}")
     # An OCI configuration cannot contain a lone surrogate or a NUL.
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-        raise _Invalid(f"{place} has an invalid character: {shown(value)}")
+        raise _Invalid(f"{place} has an invalid character (NUL or surrogate): {shown(value)}")
     return value
 
 
