@@ -64,7 +64,7 @@ class FaultRegistry:
         actions: Actions | None = None,
         seed: int = 0,
     ) -> None:
-        """Create a registry without faults. Internal: each kubelet creates its own registry."""
+        """Internal: create a registry without faults. Each kubelet creates its own registry."""
         self._clock = clock or SystemClock()
         self._events = events or EventStream(self._clock)
         self._actions: Actions = actions or _NoActions()
@@ -76,7 +76,7 @@ class FaultRegistry:
         self._latest = 0
         self._is_stopping = False
         self.armed: Mapping[InjectionPoint, tuple[Entry, ...]] = {}
-        """Faults that can fire, by injection point. Internal; read without the lock."""
+        """Internal: faults that can fire, by injection point. Read without the lock."""
 
     # -- setting ---------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class FaultRegistry:
     def at(
         self, point: InjectionPoint, context: FaultContext = NO_CONTEXT, *, start: bool = True
     ) -> tuple[Fired, ...]:
-        """Return the faults that fire now, in the order in which they were set. Internal.
+        """Internal: return the faults that fire now, in the order in which they were set.
 
         Each fault is published as an event. Actions are started on another thread; with ``start``
         false, the caller starts them with ``Fired.start``.
@@ -227,8 +227,10 @@ class FaultRegistry:
         return hold
 
     def stopping(self) -> None:
-        """End all delays, and allow no new delay until ``starting`` is called. Internal: called
-        when the process stops."""
+        """Internal: end all delays, and allow no new delay until ``starting`` is called.
+
+        Called when the process stops.
+        """
         with self._lock:
             self._is_stopping = True
             holds = [hold for entry in self._entries.values() for hold in entry.holds]
@@ -236,7 +238,7 @@ class FaultRegistry:
             hold.release()
 
     def starting(self) -> None:
-        """Allow delays again. Internal: called when a process starts."""
+        """Internal: allow delays again; called when a process starts."""
         self._is_stopping = False
 
 

@@ -170,8 +170,10 @@ class DeviceLists(Iterator[tuple[Device, ...]]):
     def __init__(
         self, resource: str, channel: grpc.Channel, call: CallInProgress | None, timeout: float
     ) -> None:
-        """Open the stream and start the thread that reads it. Internal: use
-        ``MockKubelet.watch``."""
+        """Internal: open the stream and start the thread that reads it.
+
+        ``MockKubelet.watch`` creates these objects.
+        """
         self._resource = resource
         self._timeout = timeout
         self._call = call

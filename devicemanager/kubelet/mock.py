@@ -423,7 +423,7 @@ class MockKubelet:
 
     @property
     def pod_store(self) -> PodStore:
-        """The records of all pods. Internal: for nodes in a cluster and for views."""
+        """Internal: the records of all pods, for nodes in a cluster and for views."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
@@ -533,7 +533,7 @@ class MockKubelet:
 
     @property
     def manager(self) -> DeviceManager:
-        """The device manager of the running process. Internal.
+        """Internal: the device manager of the running process.
 
         Raises RequestError if the kubelet is stopped, and in a forked child.
         """
@@ -541,7 +541,7 @@ class MockKubelet:
 
     @property
     def telemetry(self) -> Telemetry:
-        """The data that ``run --http`` serves: health, counters and pods. Internal."""
+        """Internal: the data that ``run --http`` serves: health, counters and pods."""
         from devicemanager.kubelet.telemetry import Telemetry
 
         # Functions instead of values: telemetry outlives processes, and is read while stopped.

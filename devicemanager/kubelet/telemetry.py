@@ -158,7 +158,7 @@ class NodeInfo(Protocol):
     def is_serving(self) -> bool: ...
     @property
     def telemetry(self) -> NodeTelemetry:
-        """The data that HTTP serves. Internal."""
+        """Internal: the data that the HTTP server serves."""
 
 
 def registration_failure(check: HealthCheck, *, has_started: bool, error: Exception | None) -> str:

@@ -229,7 +229,10 @@ def test_wrong_node_name_changes_no_node(world, nodes):
         (["show", "a/b"], "unknown node 'a/b'"),
         (["show", ""], "argument NODE: must not be empty"),
         (["fail-device", "a", GPU, "x"], f"unknown device 'x' of {GPU}: it has gpu-0, gpu-1"),
-        (["stop-plugin", "a", "vendor.com/tpu"], f"no plugin of vendor.com/tpu: it has {GPU}"),
+        (
+            ["stop-plugin", "a", "vendor.com/tpu"],
+            f"unknown resource vendor.com/tpu: the node has {GPU}",
+        ),
         (["evict", "a", "x"], "unknown pod 'x': `devicemanager ctl nodes show a` lists those of"),
         (["evict", "b", "train"], "unknown pod 'train': `devicemanager ctl nodes show b`"),
         (["exit-container", "a", "train", "none"], "none"),

@@ -133,7 +133,7 @@ def test_finish_ends_a_pod(kubelet, simulated_plugin):
     assert kubelet.pod("train").phase == "Pending"
     kubelet.start_container("train", "main")
     assert kubelet.finish("train", {"main": 3}) == "Failed"
-    with pytest.raises(RequestError, match="is not active"):
+    with pytest.raises(RequestError, match="cannot finish: it has already ended"):
         kubelet.finish("train")
 
 
@@ -152,7 +152,9 @@ def test_exit_container_and_graceful_deletion(kubelet, mock_kubelet, simulated_p
     assert (waits.state.reason, waits.restart_count) == ("CrashLoopBackOff", 1)
     assert waits.last_termination == Terminated(137, "OOMKilled", 1000.0, 1000.0)
     assert kubelet.container_statuses("train")["main"] == waits
-    with pytest.raises(RequestError, match="main of pod default/train does not run"):
+    with pytest.raises(
+        RequestError, match="main of pod default/train is waiting: expected a running container"
+    ):
         kubelet.exit_container("train", "main")
     kubelet.start_container("train", "main")
     mark = kubelet.mark()

@@ -296,7 +296,14 @@ def test_problems_are_as_documented(raw):
             "not-found",
             "invalid fault ID 'x': expected a number",
         ),
-        ("DELETE", "/v1/faults?kind=x", None, 409, "conflict", "no fault 'x' is set"),
+        (
+            "DELETE",
+            "/v1/faults?kind=x",
+            None,
+            409,
+            "conflict",
+            "unknown fault 'x': no faults are set",
+        ),
         ("GET", "/v1/checkpoint", None, 404, "not-found", ""),
         ("POST", "/v1/claims", b"kind: x", 422, "invalid-object", ""),
     ]:

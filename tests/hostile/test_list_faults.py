@@ -129,7 +129,7 @@ def test_garbage_ends_the_stream(kubelet: MockKubelet, garbage: bytes) -> None:
     with raw(kubelet, hostile.lists(hostile.devices("d0"), garbage)) as plugin:
         ended = kubelet.wait_for_event(EventKind.STREAM_ENDED, after=0)
         assert "are not a ListAndWatchResponse" in ended.message
-        assert "fix the plugin" in ended.message
+        assert "the plugin is broken" in ended.message
         assert (kubelet.capacity(), kubelet.allocatable()) == ({R: 1}, {R: 0})
         plugin.lists = hostile.TWO_DEVICES
         assert hostile.register(kubelet.plugin_socket, "p.sock") is None

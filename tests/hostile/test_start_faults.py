@@ -226,8 +226,8 @@ def test_missing_tmpdir_is_rejected_and_long_one_avoided(
     with pytest.raises(StartError) as caught:
         MockKubelet()
     assert str(caught.value) == (
-        f"cannot make a temporary directory in {place}: No such file or directory: give the "
-        "kubelet a root, or set TMPDIR to a directory of at most 30 bytes"
+        f"cannot make a temporary directory in {place}: No such file or directory: choose a "
+        "root directory, or set TMPDIR to a directory of at most 30 bytes"
     )
 
 

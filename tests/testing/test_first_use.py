@@ -207,7 +207,8 @@ def test_containers_of_a_rejected_pod_raise_the_reason(mock_kubelet, simulated_p
     simulated_plugin(GPU, 1)
     rejected = mock_kubelet.admit(pod_manifest("greedy", {GPU: 2}))
     assert dict(rejected.containers) == {}
-    with pytest.raises(KeyError, match=r"main: pod default/greedy was rejected: Unexpected.*: 2, "):
+    wanted = r"no container main, because pod default/greedy was rejected: Unexpected.*: 2, "
+    with pytest.raises(KeyError, match=wanted):
         _ = rejected.containers["main"]
     with pytest.raises(Rejected):
         rejected.raise_for_rejection()

@@ -169,7 +169,7 @@ class InMemoryKubelet:
         self._pods.workers.sources_ready()
 
     def self_check(self) -> None:
-        """Recount all allocations. Raises InternalError if a stored index differs."""
+        """Recount all allocations, and raise an error if a stored index differs."""
         self.manager.self_check()
 
     def _resume(self) -> None:
@@ -264,7 +264,7 @@ class InMemoryKubelet:
 
     @property
     def pod_store(self) -> PodStore:
-        """The records of all pods. Internal: for nodes in a cluster and for views."""
+        """Internal: the records of all pods, for nodes in a cluster and for views."""
         return self._store
 
     def pod_status(self, uid: str, gates: Gates | None = None) -> PodStatus:
@@ -326,12 +326,12 @@ class InMemoryKubelet:
 
     @property
     def manager(self) -> DeviceManager:
-        """The device manager. Internal. Raises RequestError if the kubelet is stopped."""
+        """Internal: the device manager. Raises RequestError if the kubelet is stopped."""
         return self._pods.manager
 
     @property
     def telemetry(self) -> NodeTelemetry:
-        """Pods with their statuses and device counts, for ``join --http``. Internal."""
+        """Internal: pods with their statuses and device counts, for ``join --http``."""
         from devicemanager.kubelet.telemetry import NodeTelemetry
 
         return NodeTelemetry(lambda: self.manager, self.allocated_resources_status, self._store)

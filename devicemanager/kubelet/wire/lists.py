@@ -67,8 +67,8 @@ class ListReader:
             columns = self._decode(devices)
         except (DecodeError, UnicodeDecodeError) as error:
             raise WireError(
-                f"invalid device list: {len(message)} bytes are not a ListAndWatchResponse "
-                f"({error}): fix the plugin"
+                f"{len(message)} bytes are not a ListAndWatchResponse ({error}): "
+                "the plugin is broken"
             ) from error
         self._devices, self._columns = devices, columns
         return columns

@@ -36,8 +36,8 @@ def settings_from_bytes(alloc_resp: bytes) -> ContainerSettings:
     except DecodeError as error:
         size = len(alloc_resp)
         raise WireError(
-            f"invalid Allocate response: {size} bytes are not a ContainerAllocateResponse "
-            f"({error}): fix the plugin or the checkpoint entry"
+            f"{size} bytes are not a ContainerAllocateResponse ({error}): "
+            "the plugin or the checkpoint entry is broken"
         ) from error
     return settings_from_message(message)
 
