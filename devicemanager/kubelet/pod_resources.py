@@ -47,9 +47,9 @@ def prepare(
 ) -> Mapping[str, Method] | None:
     """Return the data that a fault needs when it fires; called when the fault is set.
 
-    For a fault with stale PodResources responses, these are methods by gRPC path that always
-    return the present state of ``source``. Without a source (the kubelet is stopped) they return
-    empty lists. Other faults need no data: None.
+    For ``stale-pod-resources``, these are methods by gRPC path that always return the state that
+    ``source`` has when the fault is set. Without a source (the kubelet is stopped) they return
+    empty lists. For other faults, returns None.
     """
     if fault.kind.effect is not Effect.STALE_POD_RESOURCES:
         return None
