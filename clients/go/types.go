@@ -116,12 +116,12 @@ type Clock struct {
 	Time float64 `json:"time"`
 }
 
-// Conflict: One key with two different values, from two sources or from the same one.
+// Conflict: A setting of a container for which two different values were returned.
 //
-// `kind` is the setting: `env`, `mount`, `mount access`, `device`,
+// `kind` is the kind of setting: `env`, `mount`, `mount access`, `device`,
 // `device permissions`, `annotation` or `network interface`. `kept_by` and
-// `dropped_by` are resource names, or other sources such as a CDI device. The value of
-// `kept_by` is used.
+// `dropped_by` are resource names, or other sources such as a CDI device; they can be equal.
+// `kept_value` is used.
 type Conflict struct {
 	Kind         string `json:"kind"`
 	Key          string `json:"key"`
@@ -133,13 +133,13 @@ type Conflict struct {
 
 // ContainerInfo: A container of a pod: its requests, its state and its devices.
 type ContainerInfo struct {
-	// Unique within the pod.
+	// Name of the container, unique within the pod.
 	Name string `json:"name"`
 	// `init` for an init container that runs to completion.
 	Kind ContainerKind `json:"kind"`
-	// Resource to amount: devices, milli-CPUs or bytes.
+	// Resource limits by resource: number of devices, milli-CPUs or bytes.
 	Limits map[string]int64 `json:"limits"`
-	// In the units of the limits.
+	// Resource requests by resource, in the same units as `limits`.
 	Requests map[string]int64 `json:"requests"`
 	// True for an init container with restartPolicy Always.
 	Restartable bool `json:"restartable"`
@@ -149,19 +149,19 @@ type ContainerInfo struct {
 	Running bool `json:"running"`
 	// True for an init container that has run to completion.
 	Finished bool `json:"finished"`
-	// `unknown` if the source does not report it, such as PodResources.
+	// State of the container; `unknown` if the source, such as PodResources, does not report it.
 	State string `json:"state"`
-	// Why the container waits or has terminated, such as OOMKilled.
+	// Reason why the container is waiting or has terminated, such as OOMKilled.
 	Reason string `json:"reason"`
-	// More about the reason, for people; may be empty.
+	// Details about the reason, for people; can be empty.
 	Message string `json:"message"`
-	// Null unless the container has terminated.
+	// Exit code of a terminated container; null in other states.
 	ExitCode *int64 `json:"exit_code"`
-	// How often the container was started again.
+	// How often the container was restarted.
 	RestartCount int64 `json:"restart_count"`
-	// Resource to IDs of the allocated devices, sorted.
+	// Sorted IDs of the allocated devices, by resource.
 	Devices map[string][]string `json:"devices"`
-	// Resource claim to allocated devices, as pool/device.
+	// Devices allocated to the container's resource claims, as pool/device, by claim.
 	ClaimDevices map[string][]string `json:"claim_devices"`
 }
 
@@ -185,10 +185,10 @@ type ContainerOutcome struct {
 	StartError *string `json:"start_error"`
 }
 
-// ContainerSettings: One ContainerAllocateResponse, in the plugin's order.
+// ContainerSettings: Container settings of one resource, from a plugin's ContainerAllocateResponse.
 //
-// `filesystem_devices`, `network_interfaces` and `pci_devices` come from typed
-// devices, which a plugin can send in addition to the other fields.
+// The items are in the plugin's order. `filesystem_devices`, `network_interfaces` and
+// `pci_devices` come from typed devices, which a plugin can send in addition.
 type ContainerSettings struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`
@@ -238,24 +238,24 @@ type DeviceList struct {
 
 // DeviceSpec: A device node in the container.
 //
-// `permissions` is the plugin's text, made of the letters r (read), w (write), m (mknod).
+// `permissions` is the plugin's text with the letters r (read), w (write) and m (mknod).
 type DeviceSpec struct {
 	ContainerPath string `json:"container_path"`
 	HostPath      string `json:"host_path"`
 	Permissions   string `json:"permissions"`
 }
 
-// DeviceStatus: One device.
+// DeviceStatus: A device with its health, and the container it is allocated to, if any.
 type DeviceStatus struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"`
-	// `Unknown` if its plugin has disconnected or does not advertise it any more.
+	// `Unknown` if the plugin has disconnected or does not advertise the device any more.
 	Health Health `json:"health"`
-	// NUMA nodes; None for a device without topology.
+	// The device's NUMA nodes; None for a device without topology.
 	NUMANodes []int64 `json:"numa_nodes"`
-	// UID of the pod that it is allocated to.
+	// UID of the pod that the device is allocated to; None if it is free.
 	Pod *string `json:"pod"`
-	// Name of the container that it is allocated to.
+	// Name of the container that the device is allocated to; None if it is free.
 	Container *string `json:"container"`
 }
 
@@ -360,16 +360,16 @@ type GetPreferred struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// Health: Health of a device, as `ResourceHealthStatus` in the Kubernetes API.
+// Health: Health of a device (`ResourceHealthStatus` in the Kubernetes API).
 type Health string
 
-// Mark: A moment among the events and calls of a kubelet, for `since=`.
+// Mark: A moment in the history of a kubelet; waits and searches accept it as `since`.
 type Mark struct {
 	Event int64 `json:"event"`
 	Call  int64 `json:"call"`
 }
 
-// Mount: A host directory or file mounted into the container.
+// Mount: A host directory or file that is mounted into the container.
 type Mount struct {
 	ContainerPath string `json:"container_path"`
 	HostPath      string `json:"host_path"`
@@ -414,9 +414,9 @@ type NodeStatus struct {
 	Allocatable map[string]int64 `json:"allocatable"`
 }
 
-// PciDevice: A PCI device, identified by vendor and product ID of four hexadecimal digits each.
+// PciDevice: A PCI device, identified by vendor ID and product ID of four hexadecimal digits each.
 //
-// `addresses` (`0000:3b:00.0`) are empty until the IDs are resolved on a host.
+// `addresses`, such as `0000:3b:00.0`, is empty until the IDs are looked up on a host.
 type PciDevice struct {
 	VendorID  string   `json:"vendor_id"`
 	ProductID string   `json:"product_id"`
@@ -441,7 +441,7 @@ type PendingCallList struct {
 	Items  []PendingCall `json:"items"`
 }
 
-// Phase: `status.phase`.
+// Phase: Phase of a pod (`status.phase`).
 type Phase string
 
 // PluginList: The plugin of each known resource, sorted by resource.
@@ -450,18 +450,18 @@ type PluginList struct {
 	Items  []PluginStatus `json:"items"`
 }
 
-// PluginOptions: DevicePluginOptions, as returned by GetDevicePluginOptions.
+// PluginOptions: The options of a plugin, as GetDevicePluginOptions returns them.
 type PluginOptions struct {
 	PreStartRequired                bool `json:"pre_start_required"`
 	GetPreferredAllocationAvailable bool `json:"get_preferred_allocation_available"`
 }
 
-// PluginStatus: The plugin of one resource.
+// PluginStatus: The plugin that serves a resource, and the number of its devices.
 type PluginStatus struct {
 	Resource string `json:"resource"`
-	// File name of the socket; the path for a plugin found by the watcher, and the resource name for a resource that is known only from the checkpoint.
+	// File name of the plugin's socket. It is the socket's path if the plugin watcher found the plugin, and the resource name if only the checkpoint names the resource.
 	Endpoint string `json:"endpoint"`
-	// False when its ListAndWatch stream has ended, until the grace period expires.
+	// False if the plugin's ListAndWatch stream has ended and the grace period is running.
 	Connected                       bool  `json:"connected"`
 	PreStartRequired                bool  `json:"pre_start_required"`
 	GetPreferredAllocationAvailable bool  `json:"get_preferred_allocation_available"`
@@ -476,29 +476,27 @@ type PodDevices struct {
 	Containers map[string]map[string][]string `json:"containers"`
 }
 
-// PodInfo: A pod that the kubelet knows, with its containers and their devices.
-//
-// A snapshot: it does not change when the pod does.
+// PodInfo: Snapshot of a pod that the kubelet knows, with its containers and their devices.
 type PodInfo struct {
 	// Name and version of the JSON form.
 	Schema string `json:"schema"`
-	// `metadata.uid`; from PodResources `namespace/name`.
+	// `metadata.uid`; or `namespace/name` if the source is PodResources.
 	UID string `json:"uid"`
 	// `metadata.name`.
 	Name string `json:"name"`
 	// `metadata.namespace`.
 	Namespace string `json:"namespace"`
-	// `Unknown` if the source does not report it, such as PodResources.
+	// Phase of the pod; `Unknown` if the source, such as PodResources, does not report it.
 	Phase Phase `json:"phase"`
-	// Why the pod was rejected or has failed; else empty.
+	// Reason why the pod was rejected or has failed; otherwise empty.
 	Reason string `json:"reason"`
-	// More about the reason, as in `status.message`.
+	// Details about the reason, as in `status.message`.
 	Message string `json:"message"`
-	// True if the pod was admitted, now or earlier.
+	// True if the pod was admitted, also if it has ended since.
 	Admitted bool `json:"admitted"`
 	// True from the request to delete the pod until its containers have terminated.
 	Deleting bool `json:"deleting"`
-	// When this kubelet first saw the pod, in seconds since the epoch; null for an earlier one.
+	// When this kubelet first saw the pod, in seconds since the epoch; null if an earlier kubelet saw it first.
 	StartTime *float64 `json:"start_time"`
 	// `spec.restartPolicy`.
 	RestartPolicy RestartPolicy `json:"restart_policy"`
@@ -506,9 +504,9 @@ type PodInfo struct {
 	Containers []ContainerInfo `json:"containers"`
 	// Init containers and sidecars, in the order of the manifest.
 	InitContainers []ContainerInfo `json:"init_containers"`
-	// Name in the pod to name of the claim; null for a claim made from a template.
+	// Name of each resource claim by its name in the pod; null if it is created from a template.
 	ResourceClaims map[string]*string `json:"resource_claims"`
-	// Container to resource to IDs of the allocated devices, without containers that have none.
+	// IDs of the allocated devices by container and resource; containers without devices are omitted.
 	Devices map[string]map[string][]string `json:"devices"`
 }
 
@@ -578,7 +576,7 @@ type ResourceList struct {
 	Items  []Resource `json:"items"`
 }
 
-// ResourceStatus: One resource of a container; the devices are sorted by ID.
+// ResourceStatus: The health of all devices of one resource in a container, sorted by ID.
 type ResourceStatus struct {
 	Name      string           `json:"name"`
 	Resources []ResourceHealth `json:"resources"`
@@ -594,7 +592,7 @@ type ResourceWait struct {
 	Timeout *float64 `json:"timeout,omitempty"`
 }
 
-// RestartPolicy: `spec.restartPolicy`: which containers the kubelet restarts.
+// RestartPolicy: Restart policy of a pod: which containers the kubelet restarts (`spec.restartPolicy`).
 type RestartPolicy string
 
 // RpcStatus: The gRPC status that a plugin returned, or that the kubelet set because there was no
@@ -608,9 +606,9 @@ type RpcStatus struct {
 // RunOptions: Merged settings of all resources of a container (`DeviceRunContainerOptions`, v1.32).
 //
 // The settings of one resource keep the plugin's order, because a runtime applies mounts,
-// devices and CDI names in that order. Resources are sorted by name, where the kubelet's order
-// is random, and so are environment variables and annotations. Typed filesystem devices are
-// part of `devices`.
+// devices and CDI names in that order. Resources, environment variables and annotations are
+// sorted by name; their order in the kubelet is random. Typed filesystem devices are part of
+// `devices`.
 type RunOptions struct {
 	Envs              map[string]string  `json:"envs"`
 	Mounts            []Mount            `json:"mounts"`
@@ -622,7 +620,7 @@ type RunOptions struct {
 	Conflicts         []Conflict         `json:"conflicts"`
 }
 
-// Running: A running container.
+// Running: State of a running container.
 type Running struct {
 	// Seconds since the epoch; None if an earlier kubelet instance started it.
 	StartedAt *float64 `json:"started_at"`
@@ -636,17 +634,17 @@ type SetFault struct {
 	Options map[string]any `json:"options,omitempty"`
 }
 
-// Terminated: A container that has exited.
+// Terminated: State of a container that has exited.
 type Terminated struct {
 	ExitCode int64 `json:"exit_code"`
-	// `Completed` for exit code 0, else `Error`, unless another reason was given.
+	// `Completed` for exit code 0, `Error` for any other exit code, or another given text.
 	Reason    string   `json:"reason"`
 	StartedAt *float64 `json:"started_at"`
 	// Seconds since the epoch.
 	FinishedAt *float64 `json:"finished_at"`
 }
 
-// Waiting: A container that is not running but will be started.
+// Waiting: State of a container that is not running but will be started.
 type Waiting struct {
 	// `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff` or `CreateContainerConfigError`.
 	Reason  string `json:"reason"`

@@ -151,8 +151,8 @@ class Ledger:
         """Create an empty ledger.
 
         With ``ignores_drafts``, reserved devices count as free after devices of another pod were
-        freed (quirk Q25). With ``keeps_requested``, a resource is in use after a failed allocation that
-        reserved none of its devices (quirk Q4).
+        freed (quirk Q25). With ``keeps_requested``, a resource is in use after a failed allocation
+        that reserved none of its devices (quirk Q4).
         """
         self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}

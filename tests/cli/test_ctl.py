@@ -116,7 +116,9 @@ def test_exit_container_and_grace_period(ctl, manifest, mock_kubelet, simulated_
     said = ctl("exit-container", "b", "main", "--reason", "Rain", "-o", "json")
     assert json.loads(said)["state"]["terminated"]["reason"] == "Rain"
     assert yaml.safe_load(ctl("container-statuses", "a"))["items"] == [status]
-    assert "does not run: it is terminated" in ctl("exit-container", "a", "main", status=2)
+    assert "is terminated: expected a running container" in ctl(
+        "exit-container", "a", "main", status=2
+    )
     ctl("admit", manifest("c"))
     assert ctl("delete", "c", "--grace-period", "1m") == "pod default/c is being deleted\n"
     assert ctl("wait", "event", "deleting", "--after", "0").endswith("1m0s to end\n")

@@ -228,8 +228,11 @@ def test_wrong_node_name_changes_no_node(world, nodes):
         (["reboot", "c"], "unknown node 'c'"),
         (["show", "a/b"], "unknown node 'a/b'"),
         (["show", ""], "argument NODE: invalid value '': expected a text that is not empty"),
-        (["fail-device", "a", GPU, "x"], f"{GPU} has no device 'x': it has gpu-0, gpu-1"),
-        (["stop-plugin", "a", "vendor.com/tpu"], f"no plugin of vendor.com/tpu: it has {GPU}"),
+        (["fail-device", "a", GPU, "x"], f"unknown device 'x' of {GPU}: it has gpu-0, gpu-1"),
+        (
+            ["stop-plugin", "a", "vendor.com/tpu"],
+            f"unknown resource vendor.com/tpu: the node has {GPU}",
+        ),
         (
             ["evict", "a", "x"],
             "unknown pod 'x': `devicemanager ctl nodes show a` lists the pods of",

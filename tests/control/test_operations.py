@@ -315,7 +315,7 @@ def test_problems_are_as_documented(raw):
             "bad-request",
             "options cannot be used with spec",
         ),
-        ("DELETE", "/v1/faults/7", None, 404, "not-found", "no fault 7 is set: there is none"),
+        ("DELETE", "/v1/faults/7", None, 404, "not-found", "unknown fault 7: no faults are set"),
         (
             "DELETE",
             "/v1/faults/x",
@@ -324,7 +324,14 @@ def test_problems_are_as_documented(raw):
             "not-found",
             "invalid fault ID 'x': expected a number",
         ),
-        ("DELETE", "/v1/faults?kind=x", None, 409, "conflict", "no fault 'x' is set"),
+        (
+            "DELETE",
+            "/v1/faults?kind=x",
+            None,
+            409,
+            "conflict",
+            "unknown fault 'x': no faults are set",
+        ),
         ("GET", "/v1/checkpoint", None, 404, "not-found", ""),
         ("POST", "/v1/claims", b"kind: x", 422, "invalid-object", ""),
     ]:

@@ -108,7 +108,7 @@ def test_second_pod_with_the_same_uid_is_rejected(kubelet: MockKubelet) -> None:
             "pod default/b has the UID one of pod default/a: "
             "use a unique metadata.uid for every pod, or none"
         )
-        with pytest.raises(RequestError, match="is admitted already: terminate it first"):
+        with pytest.raises(RequestError, match="is already admitted: terminate it first"):
             kubelet.admit(pod("a", uid="one"))
         assert kubelet.devices("one") == {"main": {R: ["d0"]}}
         kubelet.terminate("one")
