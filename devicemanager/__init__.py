@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from devicemanager.core.errors import (
         AllocationError,
         DeviceManagerError,
+        KubeletPanic,
         RequestError,
         RpcError,
         StartError,
@@ -55,6 +56,7 @@ __all__ = [
     "EventStream",
     "Expected",
     "KubeletInterface",
+    "KubeletPanic",
     "ManifestError",
     "ManualClock",
     "MockKubelet",
@@ -85,6 +87,7 @@ __getattr__, __dir__ = lazy_names(
         "EventStream": "events.stream",
         "Expected": "kubelet.expectations",
         "KubeletInterface": "kubelet.interface",
+        "KubeletPanic": "core.errors",
         "ManifestError": "objects.manifests",
         "ManualClock": "io.clock",
         "MockKubelet": "kubelet.mock",
