@@ -1,4 +1,4 @@
-"""A PodResources client for any kubelet that serves v1 or v1alpha1."""
+"""Client of the PodResources API, for any kubelet that serves v1 or v1alpha1."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 
 class PodResourcesClient:
-    """Client of one PodResources socket. Thread-safe; connects at the first call.
+    """Client of one PodResources socket. Thread-safe. It connects at the first call.
 
-    ``socket_path``: a path, also as ``unix:///path``. ``timeout``: seconds for one attempt.
-    ``rate_limit_attempts``: number of attempts while the server's rate limit rejects a call,
-    with a delay in between that doubles from 20 ms up to 1 s; 1 disables retries. ``sleep``
-    performs that delay.
+    ``socket_path`` is a path or a URL such as ``unix:///path``. ``timeout`` is the number of
+    seconds for one attempt. ``rate_limit_attempts`` is the number of attempts while the server's
+    rate limit rejects a call; 1 disables retries. The delay between attempts doubles from 20 ms up
+    to 1 s. ``sleep`` performs the delay.
 
-    Every method raises a :class:`PodResourcesError`: SocketNotFound, NotServing,
-    DeadlineExceeded, RateLimited, MethodUnavailable, AnswerTooLarge, AnswerInvalid,
-    CallFailed, ClientClosed; ``get`` also PodNotFound.
+    Every method raises a subclass of :class:`PodResourcesError`: SocketNotFound, NotServing,
+    DeadlineExceeded, RateLimited, MethodUnavailable, AnswerTooLarge, AnswerInvalid, CallFailed or
+    ClientClosed. ``get`` also raises PodNotFound.
     """
 
     def __init__(
@@ -42,31 +42,38 @@ class PodResourcesClient:
         rate_limit_attempts: int = 1,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._connection = Connection(socket_path, timeout, "pod-resources/kubelet.sock")
+        self._connection = Connection(
+            socket_path, timeout, "PodResourcesClient", "pod-resources/kubelet.sock"
+        )
         self.socket_path = self._connection.socket_path
         self._attempts = rate_limit_attempts
         self._sleep = sleep
 
     def list(self) -> tuple[Pod, ...]:
-        """Return the active pods with the resources of their containers."""
+        """Return the pods with the resources of their containers."""
         return self._ask(v1_grpc.LIST, b"", decoding.pods_from_bytes)
 
     def get_allocatable(self) -> Allocatable:
-        """Return the resources that the node can allocate, in use or not."""
+        """Return the resources that the node can allocate, including those in use."""
         decode = decoding.allocatable_from_bytes
         return self._ask(v1_grpc.GET_ALLOCATABLE_RESOURCES, b"", decode)
 
     def get(self, name: str, namespace: str = "default") -> Pod:
-        """Return one pod. Fails for kubelets before v1.27, or with the feature gate off."""
+        """Return the pod with this name.
+
+        Raises MethodUnavailable for a kubelet before v1.27, or if its feature gate is off. Raises
+        PodNotFound for an unknown pod.
+        """
         request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         return self._ask(v1_grpc.GET, request.SerializeToString(), decoding.pod_from_bytes)
 
     def list_v1alpha1(self) -> tuple[Pod, ...]:
-        """Return the pods in the older API version: app containers only, without topology."""
+        """Return the pods from the older API version v1alpha1, which has only app containers and no
+        topology."""
         return self._ask(v1alpha1_grpc.LIST, b"", decoding.pods_from_v1alpha1_bytes)
 
     def close(self) -> None:
-        """Close the connection. Idempotent."""
+        """Close the connection. Can be called several times."""
         self._connection.close()
 
     def __enter__(self) -> Self:

@@ -29,12 +29,13 @@ from podresources.errors import (
 )
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Largest response that the kubelet's Go client accepts (``defaultPodResourcesMaxSize``)."""
+"""Largest response that the kubelet's Go client accepts, in bytes
+(``defaultPodResourcesMaxSize``)."""
 
 OPTIONS = (
     sockets.AUTHORITY,
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
-    # Otherwise all channels to one path share the backoff after a failed connect.
+    # Without this option, all channels to one path share the backoff after a failed connection.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -51,13 +52,15 @@ class Connection:
     """
 
     def __init__(
-        self, socket_path: str | os.PathLike[str], timeout: float, usual_socket: str
+        self, socket_path: str | os.PathLike[str], timeout: float, client: str, usual_socket: str
     ) -> None:
-        """``timeout``: seconds for one call. ``usual_socket``: its name, for errors."""
+        """``timeout``: seconds for one call. For errors: the names of the ``client`` and of the
+        ``usual_socket``."""
         plain = os.fspath(socket_path).removeprefix("unix:")
         self.socket_path = Path(os.path.abspath(plain))  # noqa: PTH100 - keeps symlinks
         sockets.check_path(self.socket_path)
         self._timeout = timeout
+        self._client = client
         self._usual_socket = usual_socket
         # Guards _channel and _closed.
         self._lock = threading.Lock()
@@ -65,7 +68,7 @@ class Connection:
         self._channel = self._connect()
 
     def close(self) -> None:
-        """Close the connection. Idempotent."""
+        """Close the connection. Can be called several times."""
         with self._lock:
             self._closed = True
             self._channel.close()
@@ -91,7 +94,9 @@ class Connection:
             raise self._is_closed() from error
 
     def _is_closed(self) -> ClientClosed:
-        return ClientClosed(f"the client for {self.socket_path} is closed")
+        return ClientClosed(
+            f"the client for {self.socket_path} is closed: create a new {self._client}"
+        )
 
     def _failed(
         self,
@@ -108,13 +113,13 @@ class Connection:
         return grpc.insecure_channel(sockets.target(self.socket_path), options=OPTIONS)
 
     def _replace(self, failed: grpc.Channel) -> None:
-        """Use a new channel for the next call."""
-        # During its backoff, the failed channel would return the old error even after the
-        # kubelet has restarted.
+        """Use a new channel for the next call. ``failed`` is the channel of the failed call."""
+        # During its backoff, the failed channel would return the old error even if the kubelet has
+        # restarted.
         with self._lock:
             if self._channel is failed and not self._closed:
-                # The old channel is not closed: other threads may have calls on it. It is
-                # freed with the last of them.
+                # The failed channel is not closed: other threads may have calls on it. It is freed
+                # after the last of these calls.
                 self._channel = self._connect()
 
     def _translated(
@@ -126,7 +131,7 @@ class Connection:
                 return self._unavailable(text)
             case grpc.StatusCode.DEADLINE_EXCEEDED:
                 seconds = self._timeout if timeout is None else timeout
-                return DeadlineExceeded(f"{path}: no response to {method} in {seconds:g} s")
+                return DeadlineExceeded(f"{path}: no response to {method} within {seconds:g} s")
             case grpc.StatusCode.CANCELLED:
                 return ClientClosed(f"the client for {path} was closed during {method}")
             case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
@@ -141,7 +146,8 @@ class Connection:
                 return WatchDropped(f"{path}: {text}: read events faster, or watch again")
             case grpc.StatusCode.FAILED_PRECONDITION if text == "Kubelet is initializing":
                 return NotReady(f"{path}: {text}: retry later")
-            # Older kubelets report these two as plain errors, which gRPC sends as UNKNOWN.
+            # Older kubelets return a disabled method and an unknown pod as plain Go errors, which
+            # gRPC sends as UNKNOWN.
             case grpc.StatusCode.UNKNOWN if text.endswith(" disabled"):
                 return MethodUnavailable(f"{path} has disabled {method}: {text}")
             case grpc.StatusCode.UNKNOWN | grpc.StatusCode.NOT_FOUND if (

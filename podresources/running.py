@@ -14,17 +14,17 @@ from podresources.service import Rejection
 
 _CONCURRENT_CALLS = 4096
 _OPTIONS = (
-    # Limits the open calls per client; further ones wait on the client's side.
+    # Limits the open calls per client connection. Further calls wait in the client.
     ("grpc.max_concurrent_streams", 64),
-    # A client that does not read does not answer pings either: its connection is closed, and
-    # the responses written to it are freed. Connections without calls are not pinged.
+    # A client that does not read responses does not answer pings, either. Its connection is then
+    # closed, and the responses written to it are freed. Connections without calls are not pinged.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
 )
 
 
 class RunningServer:
-    """One listening gRPC server and the socket file it owns."""
+    """Listening gRPC server and the socket file that it owns."""
 
     def __init__(self, server: grpc.Server, executor: ThreadPoolExecutor, path: Path) -> None:
         self._server = server
@@ -56,8 +56,8 @@ class RunningServer:
 
     def stop(self, grace: float) -> None:
         """Stop listening, and wait ``grace`` seconds for calls to end."""
-        # The socket is removed first, so that new clients fail at once instead of waiting;
-        # and only if it is still this server's file.
+        # Remove the socket first, so that new clients fail immediately instead of waiting. Remove
+        # it only if the path still has this server's file.
         try:
             sockets.remove_if_same(self._path, self._identity)
         finally:

@@ -1,7 +1,7 @@
-"""The PodResources server: gRPC around the service, on a unix socket."""
+"""Serve the PodResources API over gRPC on a unix socket."""
 
-# Nothing is decoded or encoded by gRPC here: requests and responses are bytes, so a cached
-# response is sent without any work per pod.
+# gRPC does not decode requests or encode responses here: it gets and returns bytes. Therefore a
+# cached response is sent without any work per pod.
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 DEFAULT_QPS = 100.0
 DEFAULT_BURST = 10
-"""The kubelet's limits (``DefaultQPS``, ``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
+"""``DEFAULT_QPS`` and ``DEFAULT_BURST`` are the kubelet's limits (``DefaultQPS``,
+``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
 
 UNREAD_TEXT = "too many responses wait for clients that do not read them: retry later"
 
@@ -37,14 +38,14 @@ _log = logging.getLogger(__name__)
 
 
 class PodResourcesServer:
-    """Server of PodResources v1 and v1alpha1, with data from a source.
+    """Server of PodResources v1 and v1alpha1 with the data of a :class:`Source`.
 
-    ``qps``: calls per second over all methods; None disables the limit. ``burst``: calls that
-    are accepted at once. ``clock``: seconds, for the limit only. ``profile``: methods and
-    fields, which differ between kubelet versions; by default all. ``on_error``: receives the
-    exceptions of the source on the thread where they happen; by default they are logged.
-    ``max_workers``: number of threads. ``answer``: handles accepted calls in place of the
-    service.
+    ``qps`` is the limit of calls per second over all methods; None disables it. ``burst`` is the
+    number of calls accepted without delay. ``clock`` returns seconds and is used only for the rate
+    limit. ``profile`` selects the methods and fields of a kubelet version; by default all are
+    served. ``on_error`` is called with each exception of the source, on the thread of the call; by
+    default exceptions are logged. ``max_workers`` is the number of threads. ``answer`` handles
+    accepted calls instead of the service.
     """
 
     def __init__(
@@ -77,9 +78,11 @@ class PodResourcesServer:
         self._running: RunningServer | None = None
 
     def start(self) -> None:
-        """Start listening. Creates the directory if needed and replaces a stale socket.
+        """Start to listen. The socket's directory is created if needed, and a stale socket is
+        replaced.
 
-        Raises SocketPathError (too long, relative), SocketInUse or ServeError.
+        Raises SocketPathError for an invalid path, SocketInUse if another process is listening, or
+        ServeError.
         """
         with self._lock:
             if self._running is not None:
@@ -91,10 +94,12 @@ class PodResourcesServer:
             )
 
     def stop(self, grace: float = 0.2) -> None:
-        """Remove the socket, stop listening, and wait ``grace`` seconds for calls to end.
+        """Remove the socket, stop listening, and wait up to ``grace`` seconds for calls in
+        progress.
 
-        Returns when all threads have ended. Idempotent; ``start`` can be called again. Raises
-        OSError if the socket cannot be removed; the server has stopped nevertheless.
+        Returns when all threads have stopped. A second call does nothing, and ``start`` can be
+        called again. Raises OSError if the socket cannot be removed; the server is stopped
+        nevertheless.
         """
         with self._lock:
             running, self._running = self._running, None
@@ -102,8 +107,8 @@ class PodResourcesServer:
                 running.stop(grace)
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts by metric name and ``server_api_version``, since the object was
-        created."""
+        """Return the counts of calls and failures since the server object was created, by metric
+        name and ``server_api_version``."""
         return self._counters.snapshot()
 
     def __enter__(self) -> Self:
@@ -120,7 +125,7 @@ class PodResourcesServer:
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Method paths and their handlers."""
+    """Table of gRPC handlers by method path."""
 
     def __init__(self, service: Service, backlog: Backlog) -> None:
         self._handlers = {m.path: _handler(service, m, backlog) for m in service.methods()}

@@ -48,7 +48,7 @@ class PodsClient:
     def __init__(
         self, socket_path: str | os.PathLike[str] = DEFAULT_SOCKET, *, timeout: float = 10.0
     ) -> None:
-        self._connection = Connection(socket_path, timeout, "pods-api/pods-api.sock")
+        self._connection = Connection(socket_path, timeout, "PodsClient", "pods-api/pods-api.sock")
         self.socket_path = self._connection.socket_path
 
     def list_pods(self) -> tuple[Pod, ...]:

@@ -103,7 +103,7 @@ def test_socket_is_checked_before_the_start(tmp_path: Any, directory: Any) -> No
         MockKubelet(directory, SERVES).start()
     (directory / "pods-api").rmdir()
     (directory / "pods-api").symlink_to(tmp_path)
-    with pytest.raises(StartError, match="pods-api is a link"):
+    with pytest.raises(StartError, match="pods-api is a symbolic link"):
         MockKubelet(directory, SERVES).start()
 
 

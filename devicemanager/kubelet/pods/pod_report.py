@@ -23,12 +23,12 @@ __all__ = ["PodReport", "pod_report"]
 
 @attrs.frozen
 class PodReport:
-    """One pod as the API would have it."""
+    """A pod with its status as the API server would store it."""
 
     pod: Pod
     status: PodStatus
     deletion_grace: float | None
-    """Seconds that its containers have to end, once it is to be deleted."""
+    """Seconds that the containers have to exit if the pod is being deleted; otherwise None."""
     deletion_time: float | None
     """The end of these seconds, since the epoch."""
 

@@ -187,7 +187,7 @@ def test_intercept_can_reject(serve, client):
 
 def test_watch_ends_after_its_timeout(serve, client):
     serve()
-    with pytest.raises(DeadlineExceeded, match=r"no response to .*WatchPods in 0\.2 s"):
+    with pytest.raises(DeadlineExceeded, match=r"no response to .*WatchPods within 0\.2 s"):
         list(client.watch_pods(0.2))
 
 
@@ -205,7 +205,10 @@ def test_closed_client_says_so(serve, client):
     client.list_pods()
     client.close()
     for call in (client.list_pods, client.watch_pods):
-        with pytest.raises(ClientClosed, match=r"the client for .*pods-api\.sock is closed"):
+        with pytest.raises(
+            ClientClosed,
+            match=r"the client for .*pods-api\.sock is closed: create a new PodsClient$",
+        ):
             call()
 
 
