@@ -29,6 +29,7 @@ from devicemanager.faults.injection_point import Effect, FaultContext, Injection
 from devicemanager.faults.registry import FaultRegistry, first
 from devicemanager.kubelet.pods.records import PodRecord, PodStore
 from devicemanager.kubelet.pods.workers import PodWorkers
+from devicemanager.kubelet.settings import Settings
 from podresources.pods_api.watcher import EventType, Watcher
 from podresources.service import Rejection
 
@@ -54,12 +55,13 @@ class NodePodsSource:
     """Pods of one kubelet instance for the server of the Pods API. Thread-safe."""
 
     def __init__(
-        self, store: PodStore, workers: PodWorkers, events: EventStream, node_name: str
+        self, store: PodStore, workers: PodWorkers, events: EventStream, settings: Settings
     ) -> None:
+        self._awaits_sources = settings.behaviour.pods_await_sources
+        self._node_name = settings.node_name
         self._store = store
         self._workers = workers
         self._events = events
-        self._node_name = node_name
         # Guards the fields below, and orders the events of one pod. The locks of the store and
         # the manager are taken under it; none of their holders takes this one.
         self._lock = threading.Lock()
@@ -73,8 +75,9 @@ class NodePodsSource:
 
     @property
     def is_ready(self) -> bool:
-        """True if all pods of the node are known (``AllReady``, config/sources.go, v1.37)."""
-        return self._workers.is_sources_ready
+        """True if all pods of the node are known (``validateReady``, v1.37.2), always before
+        v1.37."""
+        return not self._awaits_sources or self._workers.is_sources_ready
 
     def pods(self) -> Sequence[bytes]:
         """Return all pods, sorted by UID."""

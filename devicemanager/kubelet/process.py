@@ -146,7 +146,7 @@ class KubeletProcess:
         self._pods_api: PodsServer | None = None
         if settings.behaviour.serves_pods:
             self._pods_api = PodsServer(
-                NodePodsSource(pods, self.workers, events, settings.node_name),
+                NodePodsSource(pods, self.workers, events, settings),
                 directories.pods_api_socket,
                 qps=settings.pod_resources_qps,
                 burst=settings.pod_resources_burst,

@@ -397,6 +397,19 @@ def test_kubelet_is_not_ready_until_all_pods_are_known(directory: Any) -> None:
         assert client.list_pods() == ()
 
 
+def test_older_kubelet_serves_the_pods_that_it_knows(directory: Any) -> None:
+    older = Settings(kubelet_version="1.36", feature_gates={"PodsAPI": True})
+    with MockKubelet(directory, older) as first:
+        plugin = FakePlugin(GPU)
+        plugin.register(first.manager.plugins)
+        plugin.send_list(devices("a"))
+        first.admit(never("train", gpus=1))
+    with MockKubelet(directory, older) as kubelet, PodsClient(kubelet.pods_api_socket) as client:
+        assert client.list_pods() == ()
+        kubelet.admit(never("other"))
+        assert uids(client) == ["other"]
+
+
 def test_restarted_kubelet_is_not_ready_until_it_has_readmitted_its_pods(
     kubelet: MockKubelet, client: PodsClient
 ) -> None:

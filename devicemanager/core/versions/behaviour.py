@@ -114,6 +114,8 @@ class Behaviour:
     """True if Get is enabled."""
     serves_pods: bool
     """True if the Pods API is served."""
+    pods_await_sources: bool
+    """True if the Pods API rejects calls until all pods of the node are known."""
     list_inactive: bool
     """True if v1 List includes rejected and finished pods."""
     get_inactive: bool

@@ -235,6 +235,10 @@ STEPS: Mapping[str, Steps] = {
     ),
     "get_enabled": (since("1.20", gate=_GET),),
     "serves_pods": (since("1.20", gate="PodsAPI"),),
+    "pods_await_sources": (
+        since("1.20", value=False),
+        since("1.37", evidence="source of 1.36.3 and 1.37.2"),
+    ),
     "list_inactive": (
         since("1.20"),
         since("1.34", gate="!KubeletPodResourcesListUseActivePods", evidence="k/k#132028"),

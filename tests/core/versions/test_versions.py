@@ -134,6 +134,7 @@ CHANGES = [
     ("has_get", "1.26", "1.27", (False, True)),
     ("get_enabled", "1.33", "1.34", (False, True)),
     ("serves_pods", "1.36", "1.37", (False, True)),
+    ("pods_await_sources", "1.36", "1.37", (False, True)),
     ("list_inactive", "1.33", "1.34", (True, False)),
     ("get_inactive", "1.34.6", "1.34.7", (True, False)),
     ("get_inactive", "1.35.3", "1.35.4", (True, False)),
