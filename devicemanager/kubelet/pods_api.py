@@ -62,6 +62,8 @@ class NodePodsSource:
         self._store = store
         self._workers = workers
         self._events = events
+        self.dropped = 0
+        """Number of events that closed the queue of a watch."""
         # Guards the fields below, and orders the events of one pod. The locks of the store and
         # the manager are taken under it; none of their holders takes this one.
         self._lock = threading.Lock()
@@ -115,6 +117,7 @@ class NodePodsSource:
             return
         with self._lock:
             dropped = self._send(event.kind, PodUid(event.pod))
+            self.dropped += dropped
         # Without the lock: another callback may call the kubelet.
         for _ in range(dropped):
             self._events.publish(

@@ -9,7 +9,7 @@ steps in the opposite order.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -19,6 +19,7 @@ import attrs
 import checkpoint
 from checkpoint import Checkpoint
 from devicemanager.claims.lazy_claims import LazyClaims
+from devicemanager.core.api.codes import go_name
 from devicemanager.core.errors import StartError, StopError
 from devicemanager.core.providers.provider import HintProvider
 from devicemanager.core.topology import ScopeName
@@ -143,10 +144,11 @@ class KubeletProcess:
             profile=api_profile(settings),
             answer=equipment.responses,
         )
+        self._node_pods = NodePodsSource(pods, self.workers, events, settings)
         self._pods_api: PodsServer | None = None
         if settings.behaviour.serves_pods:
             self._pods_api = PodsServer(
-                NodePodsSource(pods, self.workers, events, settings),
+                self._node_pods,
                 directories.pods_api_socket,
                 qps=settings.pod_resources_qps,
                 burst=settings.pod_resources_burst,
@@ -228,6 +230,20 @@ class KubeletProcess:
                 server.start()
         except PodResourcesError as error:
             raise StartError(str(error)) from error
+
+    def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
+        """Count calls to the Pods API by metric name and status code, and dropped events, as this
+        version does."""
+        metrics = self._settings.behaviour.pods_api_metrics
+        counts: dict[tuple[str, str], int] = {}
+        if "watch_events_dropped" in metrics:
+            counts["kubelet_pod_watch_events_dropped_total", ""] = self._node_pods.dropped
+        if "requests" in metrics and self._pods_api is not None:
+            counts |= {
+                (name, go_name(code)): count
+                for (name, code), count in self._pods_api.counters().items()
+            }
+        return counts
 
     def end_pod_watches(self) -> None:
         """End all watches of the Pods API."""

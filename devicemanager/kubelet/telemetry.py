@@ -126,6 +126,15 @@ class Telemetry(NodeTelemetry):
         process = self._serving()
         return {} if process is None else process.pod_resources.counters()
 
+    def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
+        """Count calls to the Pods API since the kubelet started, and dropped events of watches.
+
+        The keys are (metric name, ``status_code``); dropped events have no status code. Empty while
+        the kubelet is stopped.
+        """
+        process = self._serving()
+        return {} if process is None else process.pods_api_counters()
+
 
 class NodeInfo(Protocol):
     """Members of ``MockKubelet`` and ``InMemoryKubelet`` that the HTTP server uses."""

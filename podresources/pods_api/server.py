@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -16,6 +16,7 @@ import grpc
 from podresources import sockets
 from podresources.backlog import Backlog
 from podresources.errors import ServeError
+from podresources.pods_api.counters import PodsCounters
 from podresources.pods_api.watcher import Watcher
 from podresources.running import RunningServer, abort
 from podresources.server import DEFAULT_BURST, DEFAULT_QPS, UNREAD_TEXT
@@ -91,6 +92,11 @@ class PodsServer:
                 self._handlers.close()
                 running.stop(grace)
 
+    def counters(self) -> Mapping[tuple[str, str], int]:
+        """Return the counts of calls by metric name and name of the gRPC status code, since the
+        object was created."""
+        return self._handlers.counters.snapshot()
+
     def end_watches(self) -> int:
         """End all watches with the error for slow clients; return how many."""
         return self._handlers.end_watches()
@@ -122,6 +128,7 @@ class _Handlers(grpc.GenericRpcHandler):
         self._limit = limit
         self._on_error = on_error
         self._intercept = intercept
+        self.counters = PodsCounters()
         self._backlog = Backlog(time.monotonic)
         # Guards the fields below.
         self._lock = threading.Lock()
@@ -167,7 +174,7 @@ class _Handlers(grpc.GenericRpcHandler):
         with self._lock:
             if self._service is None:
                 self._service = PodsService(
-                    self._source, self._limit, self._on_error, self._intercept
+                    self._source, self._limit, self._on_error, self._intercept, self.counters
                 )
             return self._service
 
@@ -194,7 +201,7 @@ class _Handlers(grpc.GenericRpcHandler):
         try:
             self._add(watcher)
             # gRPC waits here while the client does not read; the queue fills meanwhile.
-            yield from self._methods().watch(request, watcher)
+            yield from self._methods().watch(request, watcher, lambda: not context.is_active())
         except Rejection as rejection:
             abort(context, rejection)
         finally:

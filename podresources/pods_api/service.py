@@ -6,11 +6,13 @@ pkg/kubelet/server/server.go, v1.37.2).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from podresources.pods_api.counters import PodsCounters
 from podresources.pods_api.watcher import EventType, Watcher
 from podresources.service import RateLimit, Rejection, check_request
 from protos import pods_v1alpha1 as v1alpha1
@@ -66,7 +68,9 @@ class PodsService:
         limit: RateLimit,
         on_error: Callable[[Exception], object],
         intercept: Intercept,
+        counters: PodsCounters,
     ) -> None:
+        self._counters = counters
         self._source = source
         self._limit = limit
         self._on_error = on_error
@@ -74,43 +78,73 @@ class PodsService:
 
     def list(self, request: bytes) -> bytes:
         """Answer ListPods."""
-        self._accept(v1alpha1_grpc.LIST_PODS, v1alpha1.ListPodsRequest, request)
-        pods = self._guarded(self._source.pods)
-        return v1alpha1.ListPodsResponse(pods=pods).SerializeToString()
+
+        def answer() -> bytes:
+            pods = self._guarded(self._source.pods)
+            return v1alpha1.ListPodsResponse(pods=pods).SerializeToString()
+
+        return self._answer(v1alpha1_grpc.LIST_PODS, v1alpha1.ListPodsRequest, request, answer)
 
     def get(self, request: bytes) -> bytes:
         """Answer GetPod."""
-        self._accept(v1alpha1_grpc.GET_POD, v1alpha1.GetPodRequest, request)
-        uid = v1alpha1.GetPodRequest.FromString(request).podUID
-        pod = self._guarded(lambda: self._source.pod(uid))
-        if pod is None:
-            raise Rejection("NOT_FOUND", not_found_text(uid))
-        return v1alpha1.GetPodResponse(pod=pod).SerializeToString()
 
-    def watch(self, request: bytes, watcher: Watcher) -> Iterator[bytes]:
-        """Answer WatchPods until ``watcher`` is closed; the caller removes it from the source."""
+        def answer() -> bytes:
+            uid = v1alpha1.GetPodRequest.FromString(request).podUID
+            pod = self._guarded(lambda: self._source.pod(uid))
+            if pod is None:
+                raise Rejection("NOT_FOUND", not_found_text(uid))
+            return v1alpha1.GetPodResponse(pod=pod).SerializeToString()
+
+        return self._answer(v1alpha1_grpc.GET_POD, v1alpha1.GetPodRequest, request, answer)
+
+    def watch(
+        self, request: bytes, watcher: Watcher, is_cancelled: Callable[[], bool]
+    ) -> Iterator[bytes]:
+        """Answer WatchPods until ``watcher`` is closed; the caller removes it from the source.
+
+        ``is_cancelled`` returns true if the client has ended the watch.
+        """
         # The kubelet limits only the other methods: it has no interceptor for streams.
         path = v1alpha1_grpc.WATCH_PODS
         check_request(path, v1alpha1.WatchPodsRequest, request)
-        self._begin(path)
-        # First the queue, so that no event is missed. Its events can be older than the list.
-        self._source.watch(watcher)
-        for pod in self._guarded(self._source.pods):
-            yield _event(EventType.ADDED, pod)
-        yield _event(EventType.INITIAL_SYNC_COMPLETE, b"")
-        for kind, pod in watcher:
-            yield _event(kind, pod)
-        raise Rejection("RESOURCE_EXHAUSTED", DROPPED_TEXT)
+        with self._counting(path) as outcome:
+            self._begin(path)
+            # First the queue, so that no event is missed. Its events can be older than the list.
+            self._source.watch(watcher)
+            outcome.code = "CANCELLED"  # if the client leaves, this generator is closed
+            for pod in self._guarded(self._source.pods):
+                yield _event(EventType.ADDED, pod)
+            yield _event(EventType.INITIAL_SYNC_COMPLETE, b"")
+            for kind, pod in watcher:
+                yield _event(kind, pod)
+            if not is_cancelled():
+                raise Rejection("RESOURCE_EXHAUSTED", DROPPED_TEXT)
 
-    def _accept(self, path: str, kind: type[Message], request: bytes) -> None:
+    def _answer(
+        self, path: str, kind: type[Message], request: bytes, answer: Callable[[], bytes]
+    ) -> bytes:
         check_request(path, kind, request)
         self._limit.check()
-        self._begin(path)
+        with self._counting(path):
+            self._begin(path)
+            return answer()
 
     def _begin(self, path: str) -> None:
-        self._intercept(path.rpartition("/")[2])
+        self._intercept(_method(path))
         if not self._source.is_ready:
             raise Rejection("FAILED_PRECONDITION", NOT_READY_TEXT)
+
+    @contextlib.contextmanager
+    def _counting(self, path: str) -> Iterator[_Outcome]:
+        """Count a call at its end, with the code of a Rejection."""
+        outcome = _Outcome()
+        try:
+            yield outcome
+        except Rejection as rejection:
+            outcome.code = rejection.code
+            raise
+        finally:
+            self._counters.ended(_method(path), outcome.code)
 
     def _guarded(self, read: Callable[[], T]) -> T:
         try:
@@ -118,6 +152,16 @@ class PodsService:
         except Exception as error:
             self._on_error(error)
             raise Rejection("INTERNAL", f"cannot read the node's pods: {error!r}") from error
+
+
+class _Outcome:
+    """Status code of a call, unless it is rejected."""
+
+    code = "OK"
+
+
+def _method(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _event(kind: EventType, pod: bytes) -> bytes:

@@ -354,11 +354,33 @@ def test_slow_watch_is_dropped_with_a_warning(kubelet: MockKubelet, client: Pods
         if kubelet.events.recent(EventKind.WATCH_DROPPED):
             break
     (event,) = kubelet.events.recent(EventKind.WATCH_DROPPED)
+    dropped = kubelet.telemetry.pods_api_counters()
+    assert dropped == {("kubelet_pod_watch_events_dropped_total", ""): 1}
     assert event.is_warning and "reads too slowly" in event.message
     with pytest.raises(WatchDropped):
         list(watch)
     with client.watch_pods(20) as again:
         assert next(again).type in ("ADDED", "INITIAL_SYNC_COMPLETE")
+
+
+def test_metrics_of_the_version(client: PodsClient, kubelet: MockKubelet) -> None:
+    client.list_pods()
+    with pytest.raises(PodNotFound):
+        client.get_pod("train")
+    assert kubelet.telemetry.pods_api_counters() == {
+        ("kubelet_pod_requests_get_total", "NotFound"): 1,
+        ("kubelet_pod_requests_list_total", "OK"): 1,
+        ("kubelet_pod_requests_total", "NotFound"): 1,
+        ("kubelet_pod_requests_total", "OK"): 1,
+        ("kubelet_pod_watch_events_dropped_total", ""): 0,
+    }
+    older = Settings(kubelet_version="1.36", feature_gates={"PodsAPI": True})
+    with MockKubelet(settings=older) as other, PodsClient(other.pods_api_socket) as its:
+        its.list_pods()
+        counted = other.telemetry.pods_api_counters()
+    assert counted == {("kubelet_pod_watch_events_dropped_total", ""): 0}
+    with MockKubelet(settings=Settings(kubelet_version="1.35")) as oldest:
+        assert oldest.telemetry.pods_api_counters() == {}
 
 
 # -- restarts --------------------------------------------------------------------------------

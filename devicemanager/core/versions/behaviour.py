@@ -141,6 +141,8 @@ class Behaviour:
     podresources_metrics: tuple[str, ...]
     """The PodResources calls with separate metrics
     (``kubelet_pod_resources_endpoint_requests_<call>`` and ``..._errors_<call>``)."""
+    pods_api_metrics: tuple[str, ...]
+    """The metrics of the Pods API (`kubelet_pod_<name>_total`)."""
     counts_allocatable_twice: bool
     """True if GetAllocatableResources counts twice in
     ``kubelet_pod_resources_endpoint_requests_total``."""

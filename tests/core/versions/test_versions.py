@@ -207,6 +207,13 @@ CHANGES = [
         "1.27",
         (("list", "get_allocatable"), ("list", "get_allocatable", "get")),
     ),
+    ("pods_api_metrics", "1.35", "1.36", ((), ("watch_events_dropped",))),
+    (
+        "pods_api_metrics",
+        "1.36",
+        "1.37",
+        (("watch_events_dropped",), ("watch_events_dropped", "requests")),
+    ),
     ("counts_allocatable_twice", "1.20", "1.21", (False, True)),
     ("counts_allocatable_twice", "1.26", "1.27", (True, False)),
     ("admission_metrics", "1.26", "1.27", ((), TOPOLOGY_METRICS)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from podresources import Rejection, TokenBucket
 from podresources.pods_api import EventType, Watcher, pod_from_bytes
+from podresources.pods_api.counters import PodsCounters
 from podresources.pods_api.service import PodsService
 from podresources.service import RateLimit
 from protos import pods_v1alpha1 as v1alpha1
@@ -22,9 +24,11 @@ class Harness:
         self.errors: list[Exception] = []
         self.accepted: list[str] = []
         self.now = 0.0
+        self.counters = PodsCounters()
+        self.is_cancelled = False
         limit = RateLimit(bucket, lambda: self.now)
         self.service = PodsService(
-            self.source, limit, self.errors.append, lambda method: self.accepted.append(method)
+            self.source, limit, self.errors.append, self.accepted.append, self.counters
         )
 
     def rejection(self, call: Callable[[], Any]) -> tuple[str, str]:
@@ -33,7 +37,7 @@ class Harness:
         return caught.value.code, caught.value.text
 
     def watch(self, watcher: Watcher | None = None) -> Any:
-        return self.service.watch(b"", watcher or Watcher())
+        return self.service.watch(b"", watcher or Watcher(), lambda: self.is_cancelled)
 
 
 def request_for(uid: str) -> bytes:
@@ -129,3 +133,38 @@ def test_errors_of_the_source_are_reported_and_sent() -> None:
     assert (code, [type(error) for error in harness.errors]) == ("INTERNAL", [ZeroDivisionError])
     assert text == "cannot read the node's pods: ZeroDivisionError('division by zero')"
     assert harness.rejection(lambda: next(harness.watch()))[0] == "INTERNAL"
+
+
+def test_calls_are_counted_by_their_status() -> None:
+    harness = Harness(TokenBucket(100, 3))
+    harness.service.list(b"")
+    harness.service.get(request_for("a"))
+    harness.rejection(lambda: harness.service.get(request_for("c")))
+    harness.rejection(lambda: harness.service.list(b""))  # by the rate limit: not counted
+    assert harness.counters.snapshot() == {
+        ("kubelet_pod_requests_get_total", "NOT_FOUND"): 1,
+        ("kubelet_pod_requests_get_total", "OK"): 1,
+        ("kubelet_pod_requests_list_total", "OK"): 1,
+        ("kubelet_pod_requests_total", "NOT_FOUND"): 1,
+        ("kubelet_pod_requests_total", "OK"): 2,
+    }
+
+
+@pytest.mark.parametrize("ended_by", ["the client", "the generator", "the kubelet"])
+def test_watch_is_counted_at_its_end(ended_by: str) -> None:
+    harness, watcher = Harness(), Watcher()
+    stream = harness.watch(watcher)
+    events(stream, 3)
+    assert harness.counters.snapshot() == {}
+    if ended_by == "the generator":
+        stream.close()
+    else:
+        harness.is_cancelled = ended_by == "the client"
+        watcher.close()
+        with contextlib.suppress(Rejection):
+            assert list(stream) == []
+    code = "RESOURCE_EXHAUSTED" if ended_by == "the kubelet" else "CANCELLED"
+    assert harness.counters.snapshot() == {
+        ("kubelet_pod_requests_total", code): 1,
+        ("kubelet_pod_requests_watch_total", code): 1,
+    }
