@@ -1,7 +1,7 @@
-"""The PodResources server: gRPC around the service, on a unix socket."""
+"""Serve the PodResources API over gRPC on a unix socket."""
 
-# Nothing is decoded or encoded by gRPC here: requests and responses are bytes, so a cached
-# response is sent without any work per pod.
+# gRPC does not decode requests or encode responses here: it gets and returns bytes. Therefore a
+# cached response is sent without any work per pod.
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
 import grpc
 
@@ -22,6 +21,7 @@ from podresources.backlog import Backlog
 from podresources.counters import Counters
 from podresources.errors import ServeError
 from podresources.profile import ALL, Profile
+from podresources.running import RunningServer, abort
 from podresources.service import Answer, Method, Rejection, Service, TokenBucket
 
 if TYPE_CHECKING:
@@ -29,32 +29,23 @@ if TYPE_CHECKING:
 
 DEFAULT_QPS = 100.0
 DEFAULT_BURST = 10
-"""The kubelet's limits (``DefaultQPS``, ``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
+"""``DEFAULT_QPS`` and ``DEFAULT_BURST`` are the kubelet's limits (``DefaultQPS``,
+``DefaultBurstTokens``, pkg/kubelet/apis/podresources)."""
 
 UNREAD_TEXT = "too many responses wait for clients that do not read them: retry later"
-
-_CONCURRENT_CALLS = 4096
-_OPTIONS = (
-    # Limits the open calls per client; further ones wait on the client's side.
-    ("grpc.max_concurrent_streams", 64),
-    # A client that does not read does not answer pings either: its connection is closed, and
-    # the responses written to it are freed. Connections without calls are not pinged.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-)
 
 _log = logging.getLogger(__name__)
 
 
 class PodResourcesServer:
-    """Server of PodResources v1 and v1alpha1, with data from a source.
+    """Server of PodResources v1 and v1alpha1 with the data of a :class:`Source`.
 
-    ``qps``: calls per second over all methods; None disables the limit. ``burst``: calls that
-    are accepted at once. ``clock``: seconds, for the limit only. ``profile``: methods and
-    fields, which differ between kubelet versions; by default all. ``on_error``: receives the
-    exceptions of the source on the thread where they happen; by default they are logged.
-    ``max_workers``: number of threads. ``answer``: handles accepted calls in place of the
-    service.
+    ``qps`` is the limit of calls per second over all methods; None disables it. ``burst`` is the
+    number of calls accepted without delay. ``clock`` returns seconds and is used only for the rate
+    limit. ``profile`` selects the methods and fields of a kubelet version; by default all are
+    served. ``on_error`` is called with each exception of the source, on the thread of the call; by
+    default exceptions are logged. ``max_workers`` is the number of threads. ``answer`` handles
+    accepted calls instead of the service.
     """
 
     def __init__(
@@ -84,24 +75,31 @@ class PodResourcesServer:
         self._max_workers = max_workers
         # Serializes start and stop.
         self._lock = threading.Lock()
-        self._running: _Running | None = None
+        self._running: RunningServer | None = None
 
     def start(self) -> None:
-        """Start listening. Creates the directory if needed and replaces a stale socket.
+        """Start to listen. The socket's directory is created if needed, and a stale socket is
+        replaced.
 
-        Raises SocketPathError (too long, relative), SocketInUse or ServeError.
+        Raises SocketPathError for an invalid path, SocketInUse if another process is listening, or
+        ServeError.
         """
         with self._lock:
             if self._running is not None:
                 raise ServeError(f"already serving on {self.socket_path}: stop the server first")
             sockets.prepare(self.socket_path)
-            self._running = _Running.start(self._service, self.socket_path, self._max_workers)
+            handlers = _Handlers(self._service, Backlog(time.monotonic))
+            self._running = RunningServer.start(
+                handlers, self.socket_path, self._max_workers, "podresources"
+            )
 
     def stop(self, grace: float = 0.2) -> None:
-        """Remove the socket, stop listening, and wait ``grace`` seconds for calls to end.
+        """Remove the socket, stop listening, and wait up to ``grace`` seconds for calls in
+        progress.
 
-        Returns when all threads have ended. Idempotent; ``start`` can be called again. Raises
-        OSError if the socket cannot be removed; the server has stopped nevertheless.
+        Returns when all threads have stopped. A second call does nothing, and ``start`` can be
+        called again. Raises OSError if the socket cannot be removed; the server is stopped
+        nevertheless.
         """
         with self._lock:
             running, self._running = self._running, None
@@ -109,8 +107,8 @@ class PodResourcesServer:
                 running.stop(grace)
 
     def counters(self) -> Mapping[tuple[str, str], int]:
-        """Return the counts by metric name and ``server_api_version``, since the object was
-        created."""
+        """Return the counts of calls and failures since the server object was created, by metric
+        name and ``server_api_version``."""
         return self._counters.snapshot()
 
     def __enter__(self) -> Self:
@@ -126,46 +124,8 @@ class PodResourcesServer:
         self.stop()
 
 
-class _Running:
-    """One listening gRPC server and the socket file it owns."""
-
-    def __init__(self, server: grpc.Server, executor: ThreadPoolExecutor, path: Path) -> None:
-        self._server = server
-        self._executor = executor
-        self._path = path
-        self._identity = sockets.FileIdentity.of(path)
-
-    @classmethod
-    def start(cls, service: Service, path: Path, max_workers: int) -> Self:
-        executor = ThreadPoolExecutor(max_workers, thread_name_prefix="podresources")
-        server = grpc.server(
-            executor,
-            handlers=[_Handlers(service, Backlog(time.monotonic))],
-            options=[*_OPTIONS, *sockets.server_options()],
-            maximum_concurrent_rpcs=_CONCURRENT_CALLS,
-        )
-        try:
-            with sockets.published(path) as private:
-                _listen(server, private)
-                server.start()
-            return cls(server, executor, path)
-        except BaseException:
-            server.stop(0).wait()
-            executor.shutdown()
-            raise
-
-    def stop(self, grace: float) -> None:
-        # The socket is removed first, so that new clients fail at once instead of waiting;
-        # and only if it is still this server's file.
-        try:
-            sockets.remove_if_same(self._path, self._identity)
-        finally:
-            self._server.stop(grace).wait()
-            self._executor.shutdown()
-
-
 class _Handlers(grpc.GenericRpcHandler):
-    """Method paths and their handlers."""
+    """Table of gRPC handlers by method path."""
 
     def __init__(self, service: Service, backlog: Backlog) -> None:
         self._handlers = {m.path: _handler(service, m, backlog) for m in service.methods()}
@@ -183,23 +143,12 @@ def _handler(
         try:
             answer = service.answer(method, request)
         except Rejection as rejection:
-            _abort(context, rejection)
+            abort(context, rejection)
         if not backlog.add(context, len(answer)):
-            _abort(context, Rejection("RESOURCE_EXHAUSTED", UNREAD_TEXT))
+            abort(context, Rejection("RESOURCE_EXHAUSTED", UNREAD_TEXT))
         return answer
 
     return grpc.unary_unary_rpc_method_handler(behaviour)
-
-
-def _abort(context: grpc.ServicerContext, rejection: Rejection) -> NoReturn:
-    context.abort(grpc.StatusCode[rejection.code], rejection.text)
-
-
-def _listen(server: grpc.Server, path: Path) -> None:
-    try:
-        server.add_insecure_port(sockets.target(path))
-    except RuntimeError as error:
-        raise ServeError(f"cannot listen in {path.parent}: {error}") from error
 
 
 def _log_error(error: Exception) -> None:

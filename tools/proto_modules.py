@@ -1,4 +1,4 @@
-"""Render Python modules and type stubs for one compiled .proto file; its comments become
+"""Render Python modules and type stubs for a compiled .proto file. Its comments become
 docstrings."""
 
 import re
@@ -13,9 +13,9 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 Path = tuple[int, ...]
-"""Location of a declaration in its file, as field numbers and indexes of protoc."""
+"""Location of a declaration in its file: field numbers and indexes, as in protoc's source info."""
 
-# Field numbers of descriptor.proto that are used in paths.
+# Field numbers of descriptor.proto that occur in paths.
 _SYNTAX, _FILE_MESSAGE, _FILE_SERVICE = 12, 4, 6
 _MESSAGE_FIELD, _SERVICE_METHOD = 2, 2
 
@@ -26,24 +26,27 @@ _SCALARS = {
     FieldDescriptorProto.TYPE_INT32: "int",
     FieldDescriptorProto.TYPE_INT64: "int",
     FieldDescriptorProto.TYPE_UINT64: "int",
+    FieldDescriptorProto.TYPE_ENUM: "int",
 }
 
-# Imports that a stub may need, by module; each stub imports only what it uses.
+# Imports that a stub may need, by module. Each stub imports only the names that it uses.
 _STUB_IMPORTS = {
     "collections.abc": ("Iterable", "Mapping"),
     "typing": ("Literal",),
     "google.protobuf.descriptor": ("FileDescriptor",),
     "google.protobuf.internal.containers": (
+        "MessageMap",
         "RepeatedCompositeFieldContainer",
         "RepeatedScalarFieldContainer",
         "ScalarMap",
     ),
+    "google.protobuf.internal.enum_type_wrapper": ("EnumTypeWrapper",),
     "google.protobuf.message": ("Message",),
 }
 
 
 def render(file: FileDescriptorProto) -> dict[str, str]:
-    """Return the generated files of a .proto file, by the end of their names."""
+    """Return the generated files of a .proto file: contents by the end of the file name."""
     writer = _Writer(file)
     messages = {".py": writer.messages(), ".pyi": writer.message_stubs()}
     if not file.service:
@@ -62,17 +65,19 @@ class _Writer:
         }
 
     def messages(self) -> str:
-        names = sorted(message.name for message in self.file.message_type)
+        kinds = {message.name: "message" for message in self.file.message_type}
+        kinds |= {enum.name: "enum" for enum in self.file.enum_type}
+        names = sorted(kinds)
         return "\n".join(
             [
                 *self._header((_SYNTAX,)),
-                "from protos._pool import file, message",
+                f"from protos._pool import {', '.join(sorted({'file', *kinds.values()}))}",
                 "",
                 *_exports([*names, "DESCRIPTOR"]),
                 "",
                 f'DESCRIPTOR = file("{self.name}")',
                 "",
-                *(f'{name} = message("{self.file.package}.{name}")' for name in names),
+                *(f'{name} = {kinds[name]}("{self.file.package}.{name}")' for name in names),
                 "",
             ]
         )
@@ -99,7 +104,8 @@ class _Writer:
         return "\n".join([*lines, ""])
 
     def message_stubs(self) -> str:
-        body = "\n".join(["DESCRIPTOR: FileDescriptor", *self._message_classes()])
+        enums = [f"{enum.name}: EnumTypeWrapper" for enum in self.file.enum_type]
+        body = "\n".join(["DESCRIPTOR: FileDescriptor", *enums, *self._message_classes()])
         return "\n".join([*self._header((_SYNTAX,)), *_imports(body), "", body, ""])
 
     def service_stubs(self) -> str:
@@ -146,7 +152,7 @@ class _Writer:
         for index, message in enumerate(self.file.message_type):
             path = (_FILE_MESSAGE, index)
             yield f"\nclass {message.name}(Message):"
-            yield from _docstring(self.comments[path], indent=4)
+            yield from _docstring(self.comments.get(path, ""), indent=4)
             for number, field in enumerate(message.field):
                 yield from self._field(message, field, (*path, _MESSAGE_FIELD, number))
             yield from self._init(message)
@@ -161,7 +167,8 @@ class _Writer:
             yield f"    {field.name}: {type_}"
             yield from _docstring(doc, indent=4)
             return
-        # Protobuf does not allow assignment of containers and sub-messages.
+        # Protobuf does not allow assignments to containers and sub-messages, so they are
+        # properties.
         yield "    @property"
         yield from _fitting(f"    def {field.name}(self) -> ", type_, ":" if doc else ": ...")
         yield from _docstring(doc, indent=8)
@@ -181,10 +188,11 @@ class _Writer:
         """Return the type of a field, and the type of its constructor argument."""
         for nested in message.nested_type:
             if field.type_name.endswith(f".{message.name}.{nested.name}"):
-                key, value = (_SCALARS[entry.type] for entry in nested.field)
-                return f"ScalarMap[{key}, {value}]", f"Mapping[{key}, {value}]"
+                key, value = (_element(entry) for entry in nested.field)
+                kind = "ScalarMap" if nested.field[1].type in _SCALARS else "MessageMap"
+                return f"{kind}[{key}, {value}]", f"Mapping[{key}, {value}]"
         scalar = _SCALARS.get(field.type)
-        element = scalar or field.type_name.rpartition(".")[2]
+        element = _element(field)
         if field.label != FieldDescriptorProto.LABEL_REPEATED:
             return element, element
         container = "RepeatedScalarField" if scalar else "RepeatedCompositeField"
@@ -218,6 +226,11 @@ class _Writer:
         yield ") -> None: ..."
 
 
+def _element(field: FieldDescriptorProto) -> str:
+    """Return the type of a field's value, or of one of its values."""
+    return _SCALARS.get(field.type) or field.type_name.rpartition(".")[2]
+
+
 def _which(message: DescriptorProto) -> Iterator[str]:
     for index, oneof in enumerate(message.oneof_decl):
         members = [
@@ -225,7 +238,7 @@ def _which(message: DescriptorProto) -> Iterator[str]:
             for field in message.field
             if field.HasField("oneof_index") and field.oneof_index == index
         ]
-        # protoc represents an optional field as a oneof whose name starts with "_".
+        # Skip optional fields: protoc represents them as a oneof whose name starts with "_".
         if not oneof.name.startswith("_"):
             result = f"Literal[{', '.join(members)}] | None"
             yield f"    def WhichOneof(self, oneof_group: str) -> {result}: ..."
@@ -245,7 +258,7 @@ def _docstring(text: str, indent: int = 0) -> Iterator[str]:
 
 
 def _fitting(before: str, annotation: str, after: str = "") -> Iterator[str]:
-    """Render one line, or three if it would be too long."""
+    """Render a declaration on one line, or on three lines if it would be too long."""
     if len(line := before + annotation + after) <= 100:
         yield line
         return
@@ -255,7 +268,7 @@ def _fitting(before: str, annotation: str, after: str = "") -> Iterator[str]:
 
 def _exports(names: list[str]) -> Iterator[str]:
     yield "__all__ = ["
-    # Constants, classes, functions: the order that ruff requires.
+    # Sort constants, classes and functions in the order that ruff requires.
     rank = sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
     yield from (f'    "{name}",' for name in rank)
     yield "]"

@@ -1,8 +1,7 @@
-"""What a kubelet reports over HTTP: health, counters and pods."""
+"""The data that a kubelet reports over HTTP: health, counters and pods."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,17 +9,15 @@ import attrs
 
 from devicemanager.core import messages
 from devicemanager.core.errors import RequestError
-from devicemanager.core.ids import ContainerName
 from devicemanager.core.pods import Pod
 from devicemanager.core.podstatus.containers import ContainerStatus
-from devicemanager.core.podstatus.status import PodStatus
 from devicemanager.core.status import ResourceStatus
 from devicemanager.core.versions.behaviour import HealthCheck
 from devicemanager.kubelet.manager.manager import DeviceManager
-from devicemanager.kubelet.pods.records import PodRecord, PodStore, api_status
+from devicemanager.kubelet.pods.pod_report import PodReport, pod_report
+from devicemanager.kubelet.pods.records import PodRecord, PodStore
 
 if TYPE_CHECKING:
-    from devicemanager.core.podstatus.status import Resources
     from devicemanager.io.clock import Clock
     from devicemanager.kubelet.process import KubeletProcess
     from devicemanager.kubelet.settings import Settings
@@ -29,7 +26,6 @@ __all__ = [
     "DeviceCounts",
     "NodeInfo",
     "NodeTelemetry",
-    "PodReport",
     "Telemetry",
     "registration_failure",
 ]
@@ -37,7 +33,7 @@ __all__ = [
 
 @attrs.frozen
 class DeviceCounts:
-    """Number of devices of one resource."""
+    """Numbers of devices of one resource."""
 
     capacity: int
     allocatable: int
@@ -46,31 +42,25 @@ class DeviceCounts:
     """Advertised devices that are allocated, healthy or not."""
 
 
-@attrs.frozen
-class PodReport:
-    """One pod as the API would have it."""
-
-    pod: Pod
-    status: PodStatus
-    deletion_grace: float | None
-    """Seconds that its containers have to end, once it is to be deleted."""
-
-
 @attrs.frozen(eq=False)
 class NodeTelemetry:
-    """Telemetry of either kind of kubelet. Thread-safe; never waits for a plugin.
+    """Telemetry of a ``MockKubelet`` or an ``InMemoryKubelet``. Thread-safe.
 
-    It also works while the kubelet is stopped.
+    Its methods never wait for a plugin, and also work while the kubelet is stopped.
     """
 
     _manager: Callable[[], DeviceManager]
-    """Returns the manager. Like ``_resources``, raises RequestError if the kubelet is stopped."""
+    """Returns the device manager. Raises RequestError if the kubelet is stopped."""
     _resources: Callable[[str], Mapping[str, tuple[ResourceStatus, ...]]]
-    """Returns ``allocatedResourcesStatus`` by container for the UID of a pod."""
+    """Returns ``allocatedResourcesStatus`` by container for the UID of a pod. Raises RequestError
+    if the kubelet is stopped."""
     _pods: PodStore
 
     def device_counts(self) -> Mapping[str, DeviceCounts]:
-        """Count the devices of each known resource, sorted; empty while the kubelet is stopped."""
+        """Count the devices of each known resource, sorted by resource.
+
+        The result is empty while the kubelet is stopped.
+        """
         try:
             state = self._manager().state
         except RequestError:
@@ -86,60 +76,68 @@ class NodeTelemetry:
             }
 
     def containers(self) -> tuple[tuple[Pod, tuple[ContainerStatus, ...]], ...]:
-        """The pods that are known, and those of their containers that were to be started."""
+        """Return all known pods, with the status of each container that was to be started."""
         with self._pods.lock:
             return tuple([(each.pod, (*each.statuses.values(),)) for each in self._pods.records()])
 
     def pods(self) -> tuple[PodReport, ...]:
-        """The pods that are known and not deleted, in the order they came; health of devices
-        only while the kubelet runs."""
-        # Each for itself: a thousand of them under one lock would hold up admissions.
+        """Return all pods that are not deleted, in the order of their admission.
+
+        Their statuses have the health of devices only while the kubelet is running.
+        """
+        # Locked once for every pod: a thousand reports under one lock would delay admissions.
         return tuple([self._report(record) for record in self._pods.records()])
 
     def pod(self, namespace: str, name: str) -> PodReport | None:
-        """The pod of that name; None if there is none."""
+        """Return the pod with this namespace and name; None if it is unknown."""
         for record in self._pods.records():
             if (record.pod.namespace, record.pod.name) == (namespace, name):
                 return self._report(record)
         return None
 
     def _report(self, record: PodRecord) -> PodReport:
-        held: Resources = {}
-        if not record.rejected:
-            with contextlib.suppress(RequestError):  # the kubelet is stopped, or the pod is gone
-                found = self._resources(record.pod.uid)
-                held = {ContainerName(name): each for name, each in found.items()}
-        with self._pods.lock:
-            return PodReport(record.pod, api_status(record, held), record.deletion_grace)
+        return pod_report(record, self._resources, self._pods)
 
 
 @attrs.frozen(eq=False)
 class Telemetry(NodeTelemetry):
-    """Telemetry of a ``MockKubelet``, which also has servers."""
+    """Telemetry of a ``MockKubelet``, which also has health checks and PodResources counters."""
 
     _check: HealthCheck
     _serving: Callable[[], KubeletProcess | None]
     _latest: Callable[[], KubeletProcess | None]
-    """Returns the running process, or the last one."""
+    """Returns the running process, or the last process if the kubelet is stopped."""
 
     def registration_failure(self) -> str:
-        """Return why no plugin can register, in the words of the ``/healthz`` check
-        ``device-plugin`` of this kubelet's version; empty if plugins can register or the
-        version has no such check."""
-        # Also of a process that has stopped: ``/healthz`` is served all the time.
+        """Return the error text of this kubelet version's ``/healthz`` check ``device-plugin``.
+
+        The text is empty if plugins can register, and if the version does not have this check.
+        """
+        # ``_latest`` also has a process that has stopped: ``/healthz`` is served all the time.
         process = self._latest()
         error = None if process is None else process.registration_error
         return registration_failure(self._check, has_started=process is not None, error=error)
 
     def pod_resources_counters(self) -> Mapping[tuple[str, str], int]:
-        """Count PodResources calls since the start: (metric name, ``server_api_version``) →
-        count. Empty while the kubelet is stopped."""
+        """Count PodResources calls since the kubelet started.
+
+        The keys are (metric name, ``server_api_version``). Empty while the kubelet is stopped.
+        """
         process = self._serving()
         return {} if process is None else process.pod_resources.counters()
 
+    def pods_api_counters(self) -> Mapping[tuple[str, str], int]:
+        """Count calls to the Pods API since the kubelet started, and dropped events of watches.
+
+        The keys are (metric name, ``status_code``); dropped events have no status code. Empty while
+        the kubelet is stopped.
+        """
+        process = self._serving()
+        return {} if process is None else process.pods_api_counters()
+
 
 class NodeInfo(Protocol):
-    """What HTTP needs of a kubelet; both kinds have it."""
+    """Members of ``MockKubelet`` and ``InMemoryKubelet`` that the HTTP server uses."""
 
     @property
     def settings(self) -> Settings: ...
@@ -149,11 +147,11 @@ class NodeInfo(Protocol):
     def is_serving(self) -> bool: ...
     @property
     def telemetry(self) -> NodeTelemetry:
-        """Internal: what is served."""
+        """Internal: the data that the HTTP server serves."""
 
 
 def registration_failure(check: HealthCheck, *, has_started: bool, error: Exception | None) -> str:
-    """Return the result of the check ``device-plugin``; empty if it passes.
+    """Return the error text of the ``/healthz`` check ``device-plugin``; empty if it passes.
 
     Follows ``Check``, pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, v1.32.0 and
     v1.32.11.

@@ -148,7 +148,13 @@ S = grpc.StatusCode
 @pytest.mark.parametrize(
     ("code", "text", "method", "kind", "message"),
     [
-        (S.DEADLINE_EXCEEDED, "", LIST, DeadlineExceeded, "{path}: no response to {LIST} in 2.5 s"),
+        (
+            S.DEADLINE_EXCEEDED,
+            "",
+            LIST,
+            DeadlineExceeded,
+            "{path}: no response to {LIST} within 2.5 s",
+        ),
         (S.CANCELLED, "", LIST, ClientClosed, "the client for {path} was closed during {LIST}"),
         (
             S.RESOURCE_EXHAUSTED,
@@ -211,7 +217,7 @@ def test_status_becomes_an_error_with_a_remedy(
 ) -> None:
     path = tmp_path / "kubelet.sock"
     with PodResourcesClient(path, timeout=2.5) as client:
-        error = client._translated(Failure(code, text), method)
+        error = client._connection._translated(Failure(code, text), method)
     assert type(error) is kind
     assert str(error) == message.format(path=path, LIST=LIST, GET=GET)
     if isinstance(error, CallFailed):
@@ -223,7 +229,7 @@ def test_unavailable_is_explained_by_what_is_at_the_path(directory: Path) -> Non
     with PodResourcesClient(path) as client:
 
         def explained(text: str) -> str:
-            error = client._translated(Failure(S.UNAVAILABLE, text), LIST)
+            error = client._connection._translated(Failure(S.UNAVAILABLE, text), LIST)
             assert type(error) is NotServing
             return str(error)
 
@@ -243,10 +249,12 @@ def test_unavailable_is_explained_by_what_is_at_the_path(directory: Path) -> Non
         assert explained("") == f"{path} cannot be reached: {os.strerror(errno.ELOOP)}"
     closed = PodResourcesClient(directory / "file" / "x")
     (directory / "file").touch()
-    error = closed._translated(Failure(S.UNAVAILABLE, ""), LIST)
+    error = closed._connection._translated(Failure(S.UNAVAILABLE, ""), LIST)
     closed.close()
     assert type(error) is SocketNotFound
-    with pytest.raises(ClientClosed, match=f"^the client for {directory}/file/x is closed$"):
+    with pytest.raises(
+        ClientClosed, match=f"^the client for {directory}/file/x is closed: create a new "
+    ):
         closed.list()
 
 
@@ -274,7 +282,7 @@ def test_client_sends_the_request_of_each_method(
 def test_client_has_the_kubelets_path_and_limit() -> None:
     with PodResourcesClient() as client:
         assert str(client.socket_path) == "/var/lib/kubelet/pod-resources/kubelet.sock"
-        assert client._timeout == 10.0
+        assert client._connection._timeout == 10.0
 
 
 def test_backlog_has_room_for_64_mib_and_1024_responses() -> None:
@@ -347,7 +355,9 @@ def test_published_socket_has_private_name_and_mode(directory: Path, length: int
     with pytest.raises(SocketInUse, match=f"^another server is listening on {path}: stop it or "):
         sockets.prepare(path)
     with (
-        pytest.raises(SocketInUse, match=f"^another server has just started on {path}: stop it$"),
+        pytest.raises(
+            SocketInUse, match=f"^another server has just started on {path}: stop it or use "
+        ),
         sockets.published(path) as private,
     ):
         private.touch()

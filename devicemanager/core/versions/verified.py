@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from devicemanager.core.versions.version import Verified
 
 VERIFIED: Mapping[int, Verified] = {
+    26: Verified("1.26.15", scenarios=300, seed=24),
+    27: Verified("1.27.16", scenarios=300, seed=24),
     36: Verified("1.36.3", scenarios=300, seed=3),
     37: Verified("1.37.2", scenarios=300, seed=3),
 }

@@ -135,6 +135,8 @@ CHANGES = [
     ("allocatable_unhealthy", "1.22", "1.23", (True, False)),
     ("has_get", "1.26", "1.27", (False, True)),
     ("get_enabled", "1.33", "1.34", (False, True)),
+    ("serves_pods", "1.36", "1.37", (False, True)),
+    ("pods_await_sources", "1.36", "1.37", (False, True)),
     ("list_inactive", "1.33", "1.34", (True, False)),
     ("get_inactive", "1.34.6", "1.34.7", (True, False)),
     ("get_inactive", "1.35.3", "1.35.4", (True, False)),
@@ -207,6 +209,13 @@ CHANGES = [
         "1.27",
         (("list", "get_allocatable"), ("list", "get_allocatable", "get")),
     ),
+    ("pods_api_metrics", "1.35", "1.36", ((), ("watch_events_dropped",))),
+    (
+        "pods_api_metrics",
+        "1.36",
+        "1.37",
+        (("watch_events_dropped",), ("watch_events_dropped", "requests")),
+    ),
     ("counts_allocatable_twice", "1.20", "1.21", (False, True)),
     ("counts_allocatable_twice", "1.26", "1.27", (True, False)),
     ("admission_metrics", "1.26", "1.27", ((), TOPOLOGY_METRICS)),
@@ -232,6 +241,7 @@ GATED_CHANGES = [
     ("annotates_cdi", "1.27", "1.28", "DevicePluginCDIDevices"),
     ("get_allocatable_enabled", "1.20", "1.21", "KubeletPodResourcesGetAllocatable"),
     ("get_enabled", "1.26", "1.27", "KubeletPodResourcesGet"),
+    ("serves_pods", "1.35", "1.36", "PodsAPI"),
     ("reports_pod_level", "1.36", "1.37", "PodLevelResourceManagers"),
     ("reports_resource_health", "1.30", "1.31", "ResourceHealthStatus"),
 ]
@@ -292,7 +302,11 @@ def test_gates_set_their_behaviour():
             {"KubeletPodResourcesGet": True},
             "unknown feature gate 'KubeletPodResourcesGet' for kubelet 1.26: use",
         ),
-        ("1.36", {"KubeletPodResourcesGet": False}, "KubeletPodResourcesGet is locked on in"),
+        (
+            "1.36",
+            {"KubeletPodResourcesGet": False},
+            "KubeletPodResourcesGet=False: it is locked to True in",
+        ),
         (
             "1.32",
             {"NoSuchGate": True},

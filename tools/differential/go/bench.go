@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
@@ -83,7 +82,7 @@ func bench(in io.Reader, out io.Writer) error {
 		NUMANodes: described.NUMANodes, Policy: described.Policy, Scope: "container",
 	}
 	n := &node{scenario: scenario, dir: pluginapi.DevicePluginPath, ready: true}
-	if err := n.start(containermap.NewContainerMap(), sets.New[string]()); err != nil {
+	if err := n.start(containermap.NewContainerMap(), newNames()); err != nil {
 		return err
 	}
 	lister, _ := podResourcesServers(source{n})

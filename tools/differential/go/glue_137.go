@@ -23,6 +23,8 @@ const severalPlugins = true
 
 type numaNode = cadvisorapi.Node
 
+func setDistances(node *numaNode, distances []uint64) { node.Distances = distances }
+
 func newTopologyManager(machine []numaNode, s *Scenario) (topologymanager.Manager, error) {
 	return topologymanager.NewManager(klog.Background(), machine, s.Policy, s.Scope, s.PolicyOptions)
 }

@@ -3,12 +3,8 @@
 package main
 
 import (
-	"fmt"
-
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -17,22 +13,6 @@ import (
 const severalPlugins = false
 
 type numaNode = cadvisorapi.Node
-
-func newTopologyManager(machine []numaNode, s *Scenario) (topologymanager.Manager, error) {
-	if err := checkOptions(s); err != nil {
-		return nil, err
-	}
-	return topologymanager.NewManager(machine, s.Policy, s.Scope, s.PolicyOptions)
-}
-
-// checkOptions is the check that the kubelet makes before it creates the managers (run,
-// cmd/kubelet/app/server.go). From 1.36, the gate is locked.
-func checkOptions(s *Scenario) error {
-	if len(s.PolicyOptions) == 0 || utilfeature.DefaultFeatureGate.Enabled(features.TopologyManagerPolicyOptions) {
-		return nil
-	}
-	return fmt.Errorf("topology manager policy options %v require feature gates "+optionsGates+" enabled", s.PolicyOptions)
-}
 
 func newDeviceManager(machine []numaNode, t topologymanager.Manager) (*devicemanager.ManagerImpl, error) {
 	return devicemanager.NewManagerImpl(machine, t)

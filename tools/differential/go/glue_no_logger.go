@@ -4,7 +4,6 @@ package main
 
 import (
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
@@ -14,7 +13,7 @@ import (
 
 const getsActive = false
 
-func startManager(m *devicemanager.ManagerImpl, pods func() []*v1.Pod, ready config.SourcesReady, containers containermap.ContainerMap, running sets.Set[string]) error {
+func startManager(m *devicemanager.ManagerImpl, pods func() []*v1.Pod, ready config.SourcesReady, containers containermap.ContainerMap, running names) error {
 	return m.Start(pods, ready, containers, stringSet(running))
 }
 

@@ -1,7 +1,9 @@
-//go:build k129 && !k135
+//go:build k126
 
 package main
 
 import "k8s.io/apimachinery/pkg/util/sets"
 
-func stringSet(of sets.Set[string]) sets.Set[string] { return of }
+type names = sets.Set[string]
+
+func newNames() names { return sets.New[string]() }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
@@ -27,7 +26,7 @@ const checkpointName = "kubelet_internal_checkpoint"
 type known struct {
 	pod     *v1.Pod
 	active  bool
-	running sets.Set[string]
+	running names
 }
 
 // node has the surroundings of the device manager in a kubelet: pods and plugins.
@@ -67,7 +66,7 @@ func newNode(scenario *Scenario) (*node, error) {
 	if err := n.seed(); err != nil {
 		return nil, err
 	}
-	return n, n.start(containermap.NewContainerMap(), sets.New[string]())
+	return n, n.start(containermap.NewContainerMap(), newNames())
 }
 
 func (n *node) clear() error {
@@ -105,12 +104,12 @@ func (n *node) seed() error {
 }
 
 // start creates both managers, as the kubelet does at its start.
-func (n *node) start(containers containermap.ContainerMap, running sets.Set[string]) error {
+func (n *node) start(containers containermap.ContainerMap, running names) error {
 	machine := []numaNode{}
 	for i, id := range n.scenario.NUMANodes {
 		one := numaNode{Id: id}
 		if n.scenario.NUMADistances != nil {
-			one.Distances = n.scenario.NUMADistances[i]
+			setDistances(&one, n.scenario.NUMADistances[i])
 		}
 		machine = append(machine, one)
 	}
@@ -155,10 +154,10 @@ func (n *node) stop() {
 }
 
 func (n *node) restart(reboot bool) (map[string]Verdict, error) {
-	containers, running := containermap.NewContainerMap(), sets.New[string]()
+	containers, running := containermap.NewContainerMap(), newNames()
 	for _, each := range n.pods {
 		if reboot {
-			each.running = sets.New[string]()
+			each.running = newNames()
 		}
 		for name := range each.running {
 			id := string(each.pod.UID) + "/" + name
@@ -244,7 +243,7 @@ func (n *node) remove(uid string) {
 }
 
 func (n *node) admit(of *Pod) (*known, Verdict) {
-	each := &known{pod: makePod(of), active: true, running: sets.New[string]()}
+	each := &known{pod: makePod(of), active: true, running: newNames()}
 	n.mutex.Lock()
 	n.pods = append(n.pods, each)
 	n.mutex.Unlock()
