@@ -63,7 +63,7 @@ class _Maker:
             made["quiet"] = True
         if self._version >= 31 and rng.random() < 0.5:
             made["feature_gates"] = {"ResourceHealthStatus": True}
-        if self._version < 28 and rng.random() < 0.7:
+        if 26 <= self._version < 28 and rng.random() < 0.7:
             names = ("Options", "AlphaOptions")
             made["feature_gates"] = {f"TopologyManagerPolicy{each}": True for each in names}
         for resource, plugin in made["resources"].items():

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 RELEASES: Final = (
+    "1.25.16",
     "1.26.15",
     "1.27.16",
     "1.28.15",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from devicemanager.core.versions.version import Verified
 
 VERIFIED: Mapping[int, Verified] = {
+    25: Verified("1.25.16", scenarios=300, seed=24),
     26: Verified("1.26.15", scenarios=300, seed=24),
     27: Verified("1.27.16", scenarios=300, seed=24),
     36: Verified("1.36.3", scenarios=300, seed=3),
