@@ -61,7 +61,7 @@ def _verified(verified: Mapping[int, Verified]) -> Iterator[str]:
         "a release and on the mock. They agree except for the "
         "[named deviations](kubelet-behaviour.md#compared-with-the-kubelet). The other "
         "versions are implemented from their source and release notes, and `devicemanager run` "
-        "prints a warning.\n"
+        "prints a warning. 1.25 is the oldest version whose device manager was built.\n"
     )
     yield "| version | compared with | scenarios | seed |"
     yield "|---|---|---|---|"
