@@ -125,7 +125,8 @@ class RunOptions:
 
 _V = TypeVar("_V")
 _Facts = tuple[tuple[str, str], ...]
-"""The fields of a value that must be equal for one key, as pairs of conflict kind and text."""
+"""What two values with the same key are compared by: pairs of a conflict kind and a text. A
+difference in a text is a conflict of this kind."""
 
 
 def _mount_facts(mount: Mount) -> _Facts:

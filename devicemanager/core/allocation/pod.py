@@ -81,8 +81,11 @@ class DeviceHintProvider:
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """Return which of the NUMA nodes the machine lacks; if ``grows``, first add the nodes to
-        the topology."""
+        """Return the IDs in ``nodes`` that the machine lacks.
+
+        If ``grows``, first add the nodes to the topology; only nodes that cannot be added are
+        returned then.
+        """
         missing = self.policy.missing_nodes(nodes)
         if missing and self.grows:
             extended = self.policy.extended_to(missing)
@@ -189,7 +192,7 @@ def _limits(container: Container) -> Mapping[ResourceName, int]:
 
 
 def admit_pod(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationSteps:
-    """Allocate devices to all containers of a pod in its draft, and place the pod on the node.
+    """Allocate devices to a pod's containers in its draft, and add its requests to the node.
 
     Raises ``Rejected`` with the explanation; then nothing has changed.
     """
