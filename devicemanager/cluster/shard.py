@@ -97,8 +97,8 @@ class ShardLeases:
         """Create a controller for ``shards`` Leases in ``namespace``; ``start`` starts it.
 
         ``on_acquired`` and ``on_lost`` are called with the number of a shard and must return
-        quickly. From the call of ``on_lost`` on, the caller must write nothing for the shard. If
-        ``on_acquired`` raises an error, the shard is released.
+        quickly. ``on_lost`` must stop all writes for the shard. If ``on_acquired`` raises an
+        error, the shard is released.
         """
         self._api = api
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"

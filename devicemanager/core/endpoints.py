@@ -83,8 +83,9 @@ class _Resource:
 class Disconnection:
     """The effects of a plugin's disconnect on its resource.
 
-    ``endpoint`` disconnected, ``promoted`` serves the resource instead. ``before`` and ``after``
-    are the resource's device lists.
+    ``endpoint`` disconnected. ``promoted`` is the endpoint that serves the resource from now on,
+    or None if the serving endpoint has not changed or none is left. ``before`` and ``after`` are
+    the resource's device lists.
     """
 
     endpoint: EndpointInfo

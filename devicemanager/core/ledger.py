@@ -270,7 +270,7 @@ class Ledger:
     # -- writing ---------------------------------------------------------------------
 
     def request(self, resource: ResourceName) -> None:
-        """Note that devices of a resource are to be reserved."""
+        """Record, for quirk Q4, that an admission requests devices of a resource."""
         if self._requested is not None:
             self._requested.add(resource)
 

@@ -125,8 +125,8 @@ class RunOptions:
 
 _V = TypeVar("_V")
 _Facts = tuple[tuple[str, str], ...]
-"""What two values with the same key are compared by: pairs of a conflict kind and a text. A
-difference in a text is a conflict of this kind."""
+"""Texts that must be equal in two values with the same key. Each pair has the kind of conflict that
+a difference is, and the text."""
 
 
 def _mount_facts(mount: Mount) -> _Facts:

@@ -22,7 +22,7 @@ from devicemanager.core.topology import (
 NOT_ENOUGH_CPUS = (
     "not enough cpus available to satisfy request: requested={requested}, available={available}"
 )
-"""``takeByTopologyNUMAPacked`` (cpumanager/cpu_assignment.go, v1.32)."""
+"""Message of ``takeByTopologyNUMAPacked`` (cpumanager/cpu_assignment.go, v1.32)."""
 
 
 @attrs.frozen

@@ -91,8 +91,8 @@ class DeviceLayout:
         """Group devices by the set of NUMA nodes that they are on.
 
         ``per_node`` maps a node ID to its devices; it can have IDs that the machine lacks. Only
-        ``listed`` devices are grouped (default: all). Pass ``with_topology``, all devices that
-        name a node, if ``per_node`` does not have all of them.
+        ``listed`` devices are grouped (default: all). ``with_topology`` is the set of all devices
+        that name a node; pass it if ``per_node`` does not have all of them.
         """
         groups: dict[int, int] = {}
         named = bitset.union(per_node.values()) if with_topology is None else with_topology
