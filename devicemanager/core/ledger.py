@@ -239,8 +239,10 @@ class Ledger:
         return [] if index is None else sorted(index.users.keys() - device_index.index.keys())
 
     def pods_using(self, resource: ResourceName, ids: Set[DeviceId]) -> dict[PodUid, set[DeviceId]]:
-        """Map each pod that uses any of the given devices of a resource to the devices it uses
-        (Q8: kubelets search all resources for a device ID)."""
+        """Map each pod that uses any of the given devices of a resource to the devices it uses.
+
+        Kubelets with quirk Q8 ignore the resource: they search all resources for a device ID.
+        """
         index = self._index.get(resource)
         found: dict[PodUid, set[DeviceId]] = {}
         if index is None:

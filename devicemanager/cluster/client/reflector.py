@@ -9,8 +9,8 @@ How a watch ends, and what the reflector does then:
   event.
 
 One difference from client-go: the LIST reads pages from etcd, and client-go reads the whole list
-from the server's watch cache. With pages, neither the server nor this process stores the text of
-a list of thousands of pods in addition to the pods.
+from the server's watch cache. With pages, both sides store the text of one page at a time, not of
+a list of thousands of pods.
 """
 
 from __future__ import annotations

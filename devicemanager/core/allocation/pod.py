@@ -170,7 +170,8 @@ class DeviceHintProvider:
             return ()
         available = devices.healthy & ~allocation.ledger.in_use(resource, device_index)
         if self.panics and devices.has_topology:
-            # The kubelet reads the topology of devices only if their number is right.
+            # The kubelet reads the topology of devices only if there are as many as the request
+            # needs.
             unlisted = len(reusable - device_index.index.keys())
             if allocated and len(allocated) == request:
                 check_listed(devices, allocated)
