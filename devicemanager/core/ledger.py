@@ -356,7 +356,7 @@ class Ledger:
             self._pods.pop(draft.pod, None)
 
     def withdraw(self, draft: Draft, others: Iterable[Draft]) -> bool:
-        """Undo the draft of an interrupted admission, of which a part may be committed or dropped.
+        """Undo the draft of an admission that was interrupted, perhaps while the draft was closed.
 
         ``others`` are the other open drafts. Returns True if devices of the draft had been
         committed. The indexes are rebuilt, because the interrupt may have stopped an update.

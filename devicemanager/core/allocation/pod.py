@@ -77,7 +77,8 @@ class DeviceHintProvider:
     """True if a device topology without nodes makes its resource require alignment (up to
     v1.25)."""
     panics: bool = False
-    """True if hints of devices that are no longer listed panic (quirk Q33)."""
+    """True if the kubelet panics when it computes hints of devices that are no longer listed
+    (quirk Q33)."""
     _layouts: dict[ResourceName, tuple[DeviceIndex, DeviceLayout]] = attrs.field(factory=dict)
 
     def ensure_nodes(self, nodes: Iterable[int]) -> tuple[int, ...]:
