@@ -251,7 +251,8 @@ def _run_until_signal(run: Callable[[], Report], stages: Stages) -> Report | sig
     """Run the checks, and return their report, or the signal that stopped them.
 
     The checks run on a separate thread, so that a signal stops them at any moment. Closing
-    ``stages`` stops every plugin and removes every directory; threads that still wait are left.
+    ``stages`` stops every plugin and removes every directory. Threads that still wait are not
+    joined.
     """
     import threading
     from concurrent.futures import Future

@@ -140,8 +140,8 @@ def nodes_of(inventory: Inventory) -> set[int]:
 
 
 def without_nodes(inventory: Inventory) -> dict[ResourceName, int]:
-    """Return, for each resource that has such devices, the number of devices without a known NUMA
-    node."""
+    """Return the number of devices without a known NUMA node, by resource. Resources without such
+    devices are left out."""
     counts = {
         resource: sum(not device.numa for device in devices.values())
         for resource, devices in inventory.items()

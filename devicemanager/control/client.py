@@ -68,8 +68,8 @@ class MockKubeletClient:
     ) -> None:
         """Create a client without sending a request. ``address`` is the control socket, the
         kubelet's directory, or ``http://HOST:PORT`` with the ``token`` in its ``control.token``.
-        ``timeout`` is in seconds per response, in addition to the time of a wait. Raises ValueError
-        for an invalid address."""
+        ``timeout`` is the time limit for a response, in seconds. For a wait, the time of the wait
+        is added. Raises ValueError for an invalid address."""
         # No request is sent, so a client can be created before the server has started.
         self._api = ServedApi(transport_to(address, token), operations.TABLE, timeout)
         self.events = RemoteEvents(self._api)
@@ -162,8 +162,8 @@ class MockKubeletClient:
         self._api.call(operations.reboot_node)
 
     def sources_ready(self) -> None:
-        """Declare that the kubelet knows all pods of the node. It frees the devices of other
-        pods."""
+        """Declare that the kubelet knows all pods of the node. The devices of unknown pods become
+        free."""
         self._api.call(operations.set_sources_ready)
 
     def check(self) -> None:

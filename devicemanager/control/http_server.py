@@ -51,7 +51,7 @@ IDLE_SECONDS: Final = 30.0
 STALLED_SECONDS: Final = 30.0
 _MOST_CONNECTIONS: Final = 2048
 _STOP_SECONDS: Final = 2
-"""Seconds for responses in progress when the server stops."""
+"""Seconds that responses in progress have to finish when the server stops."""
 _BACKLOG: Final = 1024
 _MODE: Final = 0o600
 

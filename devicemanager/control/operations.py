@@ -97,7 +97,7 @@ def reboot_node(kubelet: MockKubelet) -> None:
 
 @TABLE.post("/v1/node/sources-ready", "sources_ready")
 def set_sources_ready(kubelet: MockKubelet) -> None:
-    """Declare that the kubelet knows all pods of the node. It frees the devices of other pods."""
+    """Declare that the kubelet knows all pods of the node. Devices of unknown pods become free."""
     kubelet.sources_ready()
 
 
