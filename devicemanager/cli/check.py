@@ -177,7 +177,7 @@ def _run(args: argparse.Namespace) -> int:
         hooks=dict(args.hook),
         resources=tuple(args.resource),
     )
-    # Read before the conformance checks run, for the same reason.
+    # Also read before the conformance checks run, so that mistakes are reported immediately.
     waivers = None
     if args.waivers is not None:
         waivers = Waivers.read(Path(args.waivers), [each.id for each in all_checks()])

@@ -62,7 +62,8 @@ class Action:
     """Help text; by default the operation's summary."""
     done: str | Callable[[Mapping[str, Any]], str] = ""
     """Text to print after success: a format string, or a function that returns the text. Both get
-    all arguments, the title of the pod as ``pod``, and the response as ``answer``."""
+    all arguments, the response as ``answer`` and, if the operation has a pod, its title as
+    ``pod``."""
     off: tuple[str, object, str] | None = None
     """For actions with ``--off``: the name of a field, its value with ``--off``, and the text to
     print."""

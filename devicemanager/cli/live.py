@@ -107,7 +107,7 @@ class _LiveLog(KubeletLog):
         self.lines = lines
         self.about: list[str] = []
         """Messages from before the view started, such as the paths of the sockets."""
-        # Guards the fields below, so that each line is either printed or shown.
+        # Guards the fields below, so that no line is lost when the view starts or ends.
         self._turn = threading.Lock()
         self._showing = False
         self._before = 0

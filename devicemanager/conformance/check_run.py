@@ -83,8 +83,8 @@ class CheckRun:
         self.relaunch("its start")
 
     def relaunch(self, after: str) -> None:
-        """Start an instance of the plugin and wait for its registration. ``after`` names the start
-        in errors."""
+        """Start an instance of the plugin and wait for its registration. ``after`` is the name of
+        this start in errors, such as "the plugin's restart"."""
         since = self.kubelet.mark()
         self.launch()
         self.wait_registered(since, self.limits.start_seconds, after)

@@ -1,4 +1,4 @@
-"""Client that calls a plugin directly, in ways or at times in which a kubelet does not call it."""
+"""Client that calls a plugin directly, to make calls that a kubelet would not make."""
 
 from __future__ import annotations
 

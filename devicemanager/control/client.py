@@ -370,8 +370,8 @@ class MockKubeletClient:
         check_function(condition, "condition")
         check_seconds(timeout)
         end = time.monotonic() + timeout
-        # The condition runs in this process, so the server waits for the next event instead. The
-        # event number is read before the check, so that no event is missed.
+        # The condition runs in this process, so the server cannot wait for it, only for an event.
+        # The event number is read before the check, so that no event is missed.
         while True:
             seen = self.events.latest
             if condition():

@@ -64,7 +64,7 @@ class Node:
         return names
 
     def title(self, uid: str) -> str:
-        """Return a text for a pod: its UID, after its name if that is known."""
+        """Return the name and the UID of a pod as text; only the UID if the name is unknown."""
         name = self.names.get(uid)
         return uid if name is None else f"{name} ({uid})"
 
