@@ -1,8 +1,8 @@
 """Actions of ``devicemanager ctl``, derived from the operations of a control API.
 
 An ``Action`` names an operation. The operation's path, query and body define the arguments of the
-action, and their descriptions are the help texts. The response defines the output. An ``Action``
-has only the deviations from these rules.
+action, and their descriptions are the help texts. The response defines the output. The other fields
+of an ``Action`` are exceptions to these rules.
 """
 
 from __future__ import annotations
@@ -316,7 +316,8 @@ def seconds(text: str) -> float:
 
 @attrs.frozen
 class _Request:
-    """Sender of an action's requests: one, or one for each value of the argument ``many``."""
+    """Sender of an action's requests: one, or one for each value of the argument that ``many``
+    names."""
 
     actions: Actions
     action: Action
