@@ -119,8 +119,8 @@ class CheckRun:
         return since
 
     def restart_and_wait(self, number: int) -> tuple[Mark, float]:
-        """Restart the kubelet and wait for the plugin's registration. ``number`` is
-        the number of the restart in errors.
+        """Restart the kubelet and wait for the plugin's registration. ``number`` is the number of
+        the restart in errors.
 
         Return a mark for the moment before the restart, and the seconds until the registration.
         Raises Failed.
