@@ -1,8 +1,8 @@
 """The node of ``devicemanager explain``: devices from flags and files, and an in-memory kubelet.
 
-Several sources can describe the same device: a checkpoint has the allocated devices,
-``--allocatable`` adds NUMA nodes, and ``--devices`` adds new devices. The module is imported only
-when ``explain`` runs.
+The sources complement each other. A checkpoint has devices and their allocations, ``--allocatable``
+adds NUMA nodes, and ``--devices`` adds new devices. The module is imported only when ``explain``
+runs.
 """
 
 from __future__ import annotations
