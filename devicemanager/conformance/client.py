@@ -45,7 +45,7 @@ def rejection(call: Callable[[], object], what: str = "") -> CallFailed | None:
     """Make a call that the plugin may reject. Return the plugin's error, or None if the call
     succeeded.
 
-    Raises Failed if the plugin did not respond. The error begins with ``what``.
+    Raises Failed, with a text that begins with ``what``, if the plugin did not respond.
     """
     try:
         call()

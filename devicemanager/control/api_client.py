@@ -185,8 +185,8 @@ class ServedApi:
 
     def call(self, operation: Operation[T], *path: str, **fields: Any) -> T:
         """Call an operation and return its result. ``fields`` are the fields of the request's body.
-        For an operation whose body is text, they are ``body`` and the parameters of the query. The
-        value of a field ``timeout`` is added to the timeout of this client."""
+        If the body has no fields, they are the parameters of the query, and ``body`` for a text.
+        The value of a field ``timeout`` is added to the timeout of this client."""
         body = fields.pop("body", None)
         if isinstance(operation.body, type):
             body, fields = operation.body(**fields), {}

@@ -238,8 +238,8 @@ def restart_container(kubelet: MockKubelet, uid: str, container: str) -> RunOpti
 def exit_container(
     kubelet: MockKubelet, uid: str, container: str, body: shapes.ExitContainer
 ) -> shapes.ContainerStatus:
-    """Let a running container terminate, and show its status. The kubelet restarts the container or
-    ends the pod."""
+    """Let a running container terminate, and show its status. The restart policy of the pod decides
+    whether the kubelet restarts the container."""
     status = kubelet.exit_container(uid, container, body.exit_code, reason=body.reason)
     return convert.container_status(status)
 
