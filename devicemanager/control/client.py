@@ -358,7 +358,7 @@ class MockKubeletClient:
         self, resource: str, count: int | None = None, timeout: float = 10.0
     ) -> None:
         """Wait up to ``timeout`` seconds until exactly ``count`` devices of the resource are
-        allocatable, or any number if ``count`` is None. Raises WaitTimeout."""
+        allocatable, or at least one if ``count`` is None. Raises WaitTimeout."""
         self._api.call(
             operations.wait_for_resource, resource=resource, count=count, timeout=timeout
         )
