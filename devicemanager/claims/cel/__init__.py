@@ -35,7 +35,7 @@ from devicemanager.claims.errors import CompileError, EvaluationError, one_line
 MAX_LENGTH = 10 * 1024
 """Maximum length of an expression, in bytes."""
 MAX_NESTING = 32
-"""Maximum nesting of the CEL library, in levels; a chain of operators counts as nesting."""
+"""Maximum nesting that the CEL library parses, in levels. Chains of operators count as nesting."""
 
 _TYPICAL = (64, 256)
 """Number of attributes and bytes per attribute that the cost at compile time assumes.
