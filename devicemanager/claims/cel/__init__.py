@@ -38,7 +38,7 @@ MAX_NESTING = 32
 """Maximum nesting that the CEL library parses, in levels. Chains of operators count as nesting."""
 
 _TYPICAL = (64, 256)
-"""Number of attributes and bytes per attribute that the cost at compile time assumes.
+"""Assumed number of attributes, and of bytes per attribute, for the cost at compile time.
 
 The cost for a device with more attributes or bytes is checked again at evaluation.
 """

@@ -233,7 +233,7 @@ class Problem:
         )
 
     def _reduce_values(self, constraint: Constraint) -> bool:
-        """Remove each value that too few devices have to fill the constraint's slots.
+        """Remove each value whose devices are too few for the constraint's slots.
 
         Return True if a value was removed.
         """

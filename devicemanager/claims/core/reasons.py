@@ -69,8 +69,8 @@ def _rejection(
     problem = Problem.of(view, claims, [choice], limits.devices, StepBudget(limits.total))
     slot = problem.slots[0]
     sieve = _Sieve(view, alternative)
-    sieve.use(ledger)
-    sieve.match(problem, slot, _most_useful(problem, slot))
+    sieve.exclude_unavailable(ledger)
+    sieve.exclude_unmatched(problem, slot, _most_useful(problem, slot))
     reachable = {
         name: largest_amount(tiers, sieve.rest, slot.most) for name, tiers in slot.tiers.items()
     }
@@ -153,8 +153,8 @@ def _leftover(
     own = taken[choice[:2]][1]
     problem = Problem.of(view, claims, [choice], 0, StepBudget(0))
     sieve = _Sieve(view, alternative, own)
-    sieve.use(ledger)
-    sieve.match(problem, problem.slots[0], _agreeing(problem, own))
+    sieve.exclude_unavailable(ledger)
+    sieve.exclude_unmatched(problem, problem.slots[0], _agreeing(problem, own))
     for (place, request), (index, devices) in sorted(taken.items()):
         other = claims[place].requests[request].alternatives[index]
         if place == choice[0]:
@@ -197,8 +197,8 @@ class _Sieve:
             self.exclusions.append(Exclusion(rule, found))
             self.rest ^= found
 
-    def use(self, ledger: Ledger) -> None:
-        """Exclude devices that other claims use, or that lack capacity or budget."""
+    def exclude_unavailable(self, ledger: Ledger) -> None:
+        """Exclude devices that other claims use, then those with too little capacity or budget."""
         if self._alternative.mode is AccessMode.ADMIN:
             return
         self._other_claims(ledger)
@@ -244,7 +244,7 @@ class _Sieve:
             found[each.rule] = found.get(each.rule, 0) | each.devices
         self.exclusions = [Exclusion(rule, devices) for rule, devices in found.items()]
 
-    def match(self, problem: Problem, slot: Slot, agreeing: int) -> None:
+    def exclude_unmatched(self, problem: Problem, slot: Slot, agreeing: int) -> None:
         """Exclude devices without a matched attribute, then devices with a different value.
 
         The values to compare with are those of the ``agreeing`` devices.
