@@ -94,7 +94,7 @@ class _Pool:
     def make(self) -> Hashable:
         """Key for caching: pools with equal keys can serve the same counts.
 
-        Keys are equal if headroom and groups are equal, apart from which devices these are.
+        A key has the headroom of the pool, and the size, cost and users of each group.
         """
         return self.headroom, tuple([(g.size, g.cost, g.users) for g in self.groups])
 
@@ -146,9 +146,9 @@ def _by_users(kind: DeviceKind, sets: Sequence[int]) -> Iterator[tuple[int, Coun
 
 
 _Stage = Mapping[Counts, tuple[Counts, Division]]
-"""Counts that the first n pools can serve together, as keys.
+"""Keys: the counts that the first n pools can serve together.
 
-A value is how: the counts that the first n-1 pools serve, and the division of pool n.
+Values: the counts that the first n-1 pools contribute to the key, and the division of pool n.
 """
 
 

@@ -50,7 +50,7 @@ from devicemanager.core import bitset
 ANY_POOLS = -1
 """The remaining picks can belong to any pool."""
 SEVERAL_POOLS = -2
-"""The picks must belong to several pools, and no device is picked yet."""
+"""No device is picked yet, and the picks must not all belong to one pool."""
 
 
 @attrs.frozen
@@ -245,7 +245,7 @@ class _Search:
 
 
 def _can_reach(tiers: Sequence[Tiers], devices: int, count: int, missing: tuple[int, ...]) -> bool:
-    """True if, for each resource, some ``count`` devices have the missing amount free."""
+    """True if, for each resource, some ``count`` devices together have the missing amount free."""
     return all(
         largest_amount(each, devices, count) >= amount
         for each, amount in zip(tiers, missing, strict=True)

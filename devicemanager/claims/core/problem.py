@@ -206,7 +206,7 @@ class Problem:
         return self._is_allowed
 
     def _reduce_slot(self, slot: Slot) -> bool:
-        """Remove devices whose matched values too few of the slot's devices share.
+        """Remove devices from the slot if too few of its devices have the same matched values.
 
         Return False if the remaining devices are too few for the slot.
         """
