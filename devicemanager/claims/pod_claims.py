@@ -152,7 +152,7 @@ class PodClaims(ClaimManager):
                 self._mark_unwritten()
 
     def remove_other_pods(self, pods: Iterable[str]) -> None:
-        """Remove all users of claims except ``pods`` (UIDs), now that the kubelet knows all pods."""
+        """Remove all users of claims except ``pods`` (UIDs): the kubelet knows all pods now."""
         with self._lock:
             self._allocated.is_sources_ready = True
             self.remove_pods(*self._allocated.reservations.others(frozenset(pods)))

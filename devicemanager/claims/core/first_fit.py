@@ -245,7 +245,7 @@ class _Search:
 
 
 def _can_reach(tiers: Sequence[Tiers], devices: int, count: int, missing: tuple[int, ...]) -> bool:
-    """True if, for each resource, some ``count`` devices together have the missing amount free."""
+    """True if, for each resource, ``count`` devices together can have the missing amount free."""
     return all(
         largest_amount(each, devices, count) >= amount
         for each, amount in zip(tiers, missing, strict=True)
