@@ -129,8 +129,8 @@ class Fault:
         # have no effect.
         if self.is_immediate and (self.times, self.after, self.probability) != (None, 0, 1.0):
             raise FaultError(
-                f"{name} is executed at once: times, after and probability need at=POINT, where "
-                f"POINT is one of {', '.join(_AT[1:])}"
+                f"{name} is executed immediately: times, after and probability need at=POINT, "
+                f"where POINT is one of {', '.join(_AT[1:])}"
             )
 
     # A restart that fires at every match would never let a plugin register.
@@ -140,12 +140,12 @@ class Fault:
 
     @property
     def is_immediate(self) -> bool:
-        """True if the fault is an action that is executed at once when the fault is set."""
+        """True if the fault is an action that ``FaultRegistry.set`` executes immediately."""
         return self.kind.is_action and self.at == NOW
 
     @property
     def point(self) -> InjectionPoint | None:
-        """The injection point where the fault can fire; None if it is executed at once."""
+        """The injection point where the fault can fire; None if it is executed immediately."""
         if self.kind.point is not None:
             return self.kind.point
         if self.is_immediate:
@@ -161,7 +161,8 @@ class Fault:
 
     @property
     def phase(self) -> str:
-        """``before`` if a fault of calls fires before the call, ``after`` if after the response."""
+        """The phase of a call in which the fault fires: ``before`` it is made, or ``after`` its
+        response has arrived."""
         return "after" if self.options.get("when") == "after" else "before"
 
     @classmethod

@@ -34,7 +34,7 @@ CODES = (
     "UNIMPLEMENTED",
     "UNKNOWN",
 )
-"""gRPC's names of its status codes, without OK."""
+"""Names of gRPC's status codes, without OK."""
 
 RPCS = (
     "GetDevicePluginOptions",
@@ -169,8 +169,8 @@ class Kind:
 
     @property
     def is_action(self) -> bool:
-        """True if the fault acts on the kubelet as a whole, at once or at the injection point
-        that option ``at`` names."""
+        """True if faults of this kind act on the kubelet as a whole. They are executed when they
+        are set, or at the injection point that option ``at`` names."""
         return self.point is None
 
 

@@ -12,8 +12,8 @@ guarantee makes cancelling the difficult part of ``SystemClock`` (``_cancel``). 
 1. The timer is waiting: remove it.
 2. The timer's callback is running on the timer thread: wait until it returns, unless the callback
    itself is the caller.
-3. The timer was the last one: also wait until the thread has ended, so that no thread of a kubelet
-   remains after it has stopped. Do not wait for the callback of another timer.
+3. No timer is waiting or running any more: also wait until the timer thread has ended, so that a
+   stopped kubelet has no timer thread. Never wait for the callback of another timer.
 """
 
 from __future__ import annotations
