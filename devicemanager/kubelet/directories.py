@@ -129,7 +129,7 @@ def _check_stale(socket: Path) -> None:
 
 
 def _is_stale_kubelet_socket(socket: Path) -> bool:
-    """True if a killed kubelet left this socket.
+    """True if a killed kubelet left this socket behind.
 
     The socket has the public name, or the private name that a server uses while it starts.
     """

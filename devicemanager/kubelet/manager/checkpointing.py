@@ -31,7 +31,7 @@ class Document(Protocol):
         """Remove the entries of a pod, if it has any."""
 
     def snapshot(self) -> Callable[[], checkpoint.Contents]:
-        """Return a function that builds the present contents of the file.
+        """Return a function that builds the contents of the file as they are now.
 
         The function must be called without the lock.
         """

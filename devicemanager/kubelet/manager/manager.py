@@ -1,8 +1,8 @@
 """The device manager: allocate devices to pods and track them.
 
 Theory of operation. ``DeviceManager`` corresponds to the kubelet's ``ManagerImpl``
-(pkg/kubelet/cm/devicemanager/manager.go). ``devicemanager.core`` makes its decisions. It connects
-these objects:
+(pkg/kubelet/cm/devicemanager/manager.go). ``devicemanager.core`` makes its decisions. The manager
+connects these objects:
 
 * ``State`` has all data and the one lock. See its module for the rules of the lock.
 * ``ClientHandler`` (``plugins``) applies what plugins report: registrations, device lists, ended
@@ -217,7 +217,7 @@ class DeviceManager:
         )
 
     def allocate_now(self, pod: Pod, container: Container, is_init: bool) -> PodAllocation:
-        """Allocate devices to a container of an active pod that has none recorded.
+        """Allocate devices to a container without recorded devices, whose pod is active.
 
         Follows ``GetDeviceRunContainerOptions``, v1.32.
         """
@@ -391,9 +391,10 @@ class DeviceManager:
             )
 
     def _status_list(self, resource: ResourceName) -> DeviceList | None:
-        """Return the device list that has the health of a resource's devices, for pod statuses.
+        """Return the device list from which pod statuses take the health of a resource's devices.
 
-        With quirk Q9 it is the last list, even if the resource was removed.
+        Returns None if the resource has no list. With quirk Q9, a removed resource still has its
+        last list.
         """
         endpoints = self.state.endpoints
         keeps = "Q9" in self.settings.quirks
@@ -467,7 +468,8 @@ class DeviceManager:
 
 
 def _pick(seed: int | None) -> Pick:
-    """Return the function that chooses free devices: the lowest numbers, or at random."""
+    """Return the function that chooses free devices: the lowest numbers if ``seed`` is None,
+    otherwise at random."""
     if seed is None:
         return bitset.lowest
     source = random.Random(seed)

@@ -138,7 +138,8 @@ class PodStates:
         return None
 
     def deactivate(self, pod: PodUid) -> None:
-        """Mark a pod as inactive: the next admission of another pod frees its devices."""
+        """Mark a pod as inactive. The next admission of another pod frees the inactive pod's
+        devices."""
         self._inactive[pod] = None
 
     @property
@@ -303,7 +304,8 @@ class State:
         return reusable
 
     def note_admission(self, pod: PodUid) -> None:
-        """Record the pod that is being admitted; with quirk Q10 its devices are not freed."""
+        """With quirk Q10, record the pod that is being admitted, so that ``free_inactive`` keeps
+        its devices."""
         if self._keeps_admitted:
             self.admitted_last = pod
 

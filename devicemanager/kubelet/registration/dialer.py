@@ -124,7 +124,8 @@ class Attempt:
     def _may_open(self, peer: socket.socket) -> bool:
         """True if enough file descriptors are free.
 
-        The kernel assigns the lowest free number, so the number of ``peer`` is the measure.
+        The kernel assigns the lowest free number. A high number of ``peer`` therefore means that
+        few descriptors are free.
         """
         # Read each time: a test or the user can change the limit.
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -197,7 +197,7 @@ class Registrar:
     async def reject(
         self, resource: ResourceName, rejected: RegistrationRejected
     ) -> RegistrationRejected:
-        """Count a registration that another check has rejected, and publish an event.
+        """Count a registration that the caller rejects, and publish an event.
 
         Returns ``rejected``.
         """
@@ -207,7 +207,7 @@ class Registrar:
     async def report(
         self, resource: ResourceName, rejected: RegistrationRejected
     ) -> RegistrationRejected:
-        """Publish an event for a registration that another check has rejected.
+        """Publish an event for a registration that the caller rejects, but that is counted already.
 
         Returns ``rejected``.
         """

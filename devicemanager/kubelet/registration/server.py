@@ -205,7 +205,7 @@ class RegistrationServer:
     ) -> EndpointId | None:
         """Check and connect a plugin, and return the number of its registration.
 
-        Up to v1.24 the plugin is connected in the background, and None is returned before.
+        Up to v1.24 the plugin is connected in the background, and the result is None.
         """
         if fired:
             await self._inject_rejection(resource, fired)
