@@ -48,7 +48,8 @@ COMMON = (
 AT = Option(
     "at",
     choice(*_AT),
-    f"when the action is executed: {', '.join(_AT)}; at an injection point once by default",
+    "only for actions: when the action is executed; now, or when the kubelet reaches an injection "
+    f"point or makes a call ({', '.join(_AT[1:])}), then once unless times is given",
     NOW,
 )
 """Additional option of actions."""

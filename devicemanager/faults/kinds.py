@@ -226,15 +226,15 @@ KINDS = _table(
         Kind(
             "fail-notification",
             "NotifyRegistrationStatus does not reach a plugin that the watcher found and "
-            "registered; as the kubelet does, the registration is withdrawn and retried",
+            "registered; the registration is then withdrawn and retried, as in the kubelet",
             Effect.FAIL_NOTIFICATION,
             (_CODE, _TEXT),
             chaos={"code": _CHAOS_CODES},
         ),
         Kind(
             "stop-reading",
-            "a ListAndWatch stream is not read, so that its window fills; the last response is "
-            "applied when reading resumes",
+            "a ListAndWatch stream is not read, so that its flow-control window fills; the last "
+            "response is applied when reading resumes",
             Effect.STOP_READING,
             (
                 attrs.evolve(
