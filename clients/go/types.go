@@ -492,7 +492,7 @@ type PodInfo struct {
 	Reason string `json:"reason"`
 	// Details about the reason, as in `status.message`.
 	Message string `json:"message"`
-	// True if the pod was admitted, also if it has ended since.
+	// True if the pod was admitted, even if it has ended since.
 	Admitted bool `json:"admitted"`
 	// True from the request to delete the pod until its containers have terminated.
 	Deleting bool `json:"deleting"`

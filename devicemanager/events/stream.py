@@ -119,7 +119,7 @@ class EventKind(StrEnum):
     CLAIMS_FAILED = "claims-failed"
     """The file of structured claims could not be written, or a driver failed for a claim."""
     CLAIMS_SET_ASIDE = "claims-set-aside"
-    """A corrupt file of structured claims was renamed; all devices start free."""
+    """A corrupt file of structured claims was renamed, and no device is allocated to a claim."""
     FAULT = "fault"
     """An injected fault fired."""
     SERVER_ERROR = "server-error"

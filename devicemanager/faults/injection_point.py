@@ -1,7 +1,7 @@
 """Injection points, and the effects that faults have there.
 
 An injection point is a place in the kubelet's code where a fault can fire. An effect is what
-the fault does there. Each effect belongs to one injection point, and the module that contains
+the fault then does. Each effect belongs to one injection point, and the module that contains
 the point implements the effect: ``implements`` checks at import that no effect is missing. A
 kind of fault (``kinds``) names its effect, so it can never run the code of another kind.
 """

@@ -81,8 +81,8 @@ class Directories:
         """Check the paths, create the directories (mode 0750), and remove stale sockets.
 
         ``removes_files``: also remove all other files in ``plugin_dir``, except the checkpoint
-        and its set-aside copies. ``deprecation_file``: create an empty file ``DEPRECATION`` there.
-        ``keeps_sockets``: leave the plugins' sockets in place.
+        and its set-aside copies. ``deprecation_file``: create an empty file ``DEPRECATION`` in
+        ``plugin_dir``. ``keeps_sockets``: leave the plugins' sockets in place.
 
         Raises StartError, and removes nothing, if another kubelet uses these directories or if
         other users could change one of them.

@@ -195,8 +195,8 @@ class CallQueries(ABC):
     ) -> list[Call]:
         """Check that at least one call meets the criteria, or exactly ``times`` calls if given.
 
-        Returns these calls. Raises CallMismatch, an AssertionError, that shows the closest call
-        and its differences.
+        Returns these calls. Raises CallMismatch, an AssertionError. Its text shows the closest
+        call and the differences.
         """
         wanted = CallFilter(resource, **criteria)
         found = wanted.matching(self._later(since))

@@ -370,7 +370,8 @@ class DeviceManager:
     def expire(self) -> tuple[ResourceName, ...]:
         """Remove resources whose grace period is over; return their names, sorted.
 
-        A timer does the same. Call this method before a read that must not depend on the timer.
+        A timer also removes them, a moment after the end of the period. Call this method before a
+        read that must not find such resources.
         """
         return self._grace_period.expire()
 

@@ -77,7 +77,8 @@ class PodState:
     """The manager's record of one pod. Records with default values are not stored."""
 
     admission: PodAllocation | None = None
-    """The admission in progress, or the allocation in progress for one container; else None."""
+    """The admission, or the allocation for one container, that is in progress; None if there is
+    none."""
     is_deleted: bool = False
     """True if the pod was deleted during its admission."""
     affinities: Affinities = attrs.field(factory=dict)

@@ -297,7 +297,7 @@ class ContainerLifecycle:
         self._call_at((record.pod.uid, None), when, lambda: self._kill(record))
 
     def _kill(self, record: PodRecord) -> None:
-        """End all containers that are running after the grace period, as SIGKILL does."""
+        """End all containers that are still running after the grace period, as SIGKILL does."""
         with self._lock:
             self._timers.pop((record.pod.uid, None), None)
             if self._closed:

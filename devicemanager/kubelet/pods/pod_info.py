@@ -111,7 +111,7 @@ class PodInfo:
     message: str = ""
     """Details about the reason, as in ``status.message``."""
     admitted: bool = False
-    """True if the pod was admitted, also if it has ended since."""
+    """True if the pod was admitted, even if it has ended since."""
     deleting: bool = False
     """True from the request to delete the pod until its containers have terminated."""
     start_time: float | None = None

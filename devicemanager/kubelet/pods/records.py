@@ -64,7 +64,7 @@ class PodRecord:
     reason: str = ""
     message: str = ""
     admitted: bool = False
-    """True if the pod was admitted, also if it has ended since."""
+    """True if the pod was admitted, even if it has ended since."""
     running: frozenset[ContainerName] = frozenset()
     finished: frozenset[ContainerName] = frozenset()
     """Init containers that have run to completion."""

@@ -223,7 +223,7 @@ class Registrar:
     def _count(self, resource: ResourceName) -> None:
         """Count a registration by its resource name.
 
-        Only the first 1000 names are counted separately; others are counted together.
+        The first 1000 names are counted separately, all further names together.
         """
         with self._lock:
             is_new = resource not in self._counts
