@@ -13,13 +13,14 @@ connects these objects:
 In:  ``restore`` with a checkpoint, before anything else; pods through ``admit``; plugins through
      ``plugins``.
 Out: the checkpoint, through the ``Store``; events; and values for PodResources, pod statuses and
-     views, all read with short locks.
+     views. To read them, the lock is held only for a short time.
 
 Three methods free a pod's devices:
 
-* ``release``, for a deleted pod, frees them immediately and writes the checkpoint.
-* ``deactivate``, for a failed pod, leaves them visible until the next admission or List, as in the
-  kubelet, which updates its allocations only then.
+* ``release``, for pods that have ended or were deleted, frees them immediately and writes the
+  checkpoint.
+* ``deactivate``, for a pod that has ended, lets the next admission or List free them. The kubelet
+  updates its allocations only then.
 * ``sources_ready``, after a restart, frees the devices of pods that exist only in the checkpoint.
   Before this call a restarted kubelet frees no devices, because a pod may not be known yet.
 """
@@ -246,7 +247,7 @@ class DeviceManager:
         )
 
     def release(self, *pods: PodUid) -> None:
-        """Free all resources of deleted pods, with one checkpoint write.
+        """Free all resources of ended or deleted pods, with one checkpoint write.
 
         With quirk Q10, the resources stay allocated until the next admission or List.
         """
@@ -271,9 +272,9 @@ class DeviceManager:
             self.write()
 
     def deactivate(self, pod: PodUid) -> None:
-        """Mark a pod as inactive: it has failed, but is not deleted.
+        """Mark a pod as inactive: it has ended, but is not deleted.
 
-        The pod's devices stay visible until the next allocation or List frees them
+        The pod's devices stay allocated until the next admission or List frees them
         (``UpdateAllocatedDevices``, v1.32).
         """
         with self.state.lock:

@@ -92,7 +92,8 @@ class Dialer:
 def leaves_enough(descriptor: int, limit: int) -> bool:
     """True if enough file descriptors are free after ``descriptor`` was opened.
 
-    ``limit`` is the process's limit. 64 descriptors must be free, or a quarter of a low limit.
+    ``limit`` is the process's limit. At least 64 descriptors must be free, or a quarter of the
+    limit if it is below 256.
     """
     return descriptor < limit - min(_RESERVE, limit // 4)
 

@@ -4,7 +4,7 @@ Theory of operation. The Registration service (``server``) and the plugin watche
 call ``check`` and ``connect`` in a task on the event loop. A registration takes these steps:
 
 1. ``check``: count the registration; reject an unsupported version or an invalid resource name.
-2. Dial: wait until the plugin's socket is served, up to ``dial_timeout``.
+2. Dial: wait until the plugin's socket is served, for up to ``dial_timeout``.
 3. Reserve a slot: the number of registrations per process is limited (``_reserve_slot``).
 4. On the new connection's thread: call GetDevicePluginOptions, unless the options are known, and
    pass the connection to the device manager.
@@ -141,7 +141,7 @@ class Registrar:
         return self._loop.run(task)
 
     async def in_thread(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Call a function that can block on a thread of the pool, and return its result.
+        """Call a function on a thread of the pool, because it can block; return its result.
 
         An exception other than RegistrationRejected is reported as a bug, and raised as
         RegistrationRejected.
