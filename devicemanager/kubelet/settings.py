@@ -355,7 +355,8 @@ class Settings:
 
     @property
     def topology_grows(self) -> bool:
-        """True if the topology gets a NUMA node when a plugin advertises a device on it."""
+        """True if a missing NUMA node is added to the topology when a plugin advertises a device
+        on it."""
         return self.numa is None and self._topology_of_providers() is None
 
     def _topology_of_providers(self) -> NumaTopology | None:

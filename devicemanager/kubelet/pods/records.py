@@ -293,7 +293,7 @@ class PodStore:
         return self._names.get(uid, str(uid)) if record is None else title(record.pod)
 
     def add(self, pod: Pod, now: float | None = None) -> PodRecord:
-        """Add a pod that the kubelet sees first at ``now``, and return its record.
+        """Add a pod that the kubelet first sees at the time ``now``, and return its record.
 
         Raises RequestError if an active pod has the same UID.
         """

@@ -46,7 +46,7 @@ but a list of 4 MiB can have two million equal devices."""
 
 
 def device_columns(message: bytes) -> Columns:
-    """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for other bytes."""
+    """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for invalid bytes."""
     return ListReader().read(message)
 
 
@@ -58,7 +58,7 @@ class ListReader:
         self._columns = Columns([], [], [])
 
     def read(self, message: bytes) -> Columns:
-        """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for other bytes."""
+        """Decode a ListAndWatchResponse to columns. Raises ``WireError`` for invalid bytes."""
         # Parsed with a message type that leaves devices as bytes, which can be compared.
         raw = rawlist.ListAndWatchResponse()
         try:
