@@ -120,6 +120,8 @@ class EventKind(StrEnum):
     """The file of structured claims could not be written, or a driver failed for a claim."""
     CLAIMS_SET_ASIDE = "claims-set-aside"
     """A corrupt file of structured claims was renamed, and no device is allocated to a claim."""
+    WATCH_DROPPED = "watch-dropped"
+    """A watch of the Pods API ended, because its client read too slowly."""
     FAULT = "fault"
     """An injected fault fired."""
     SERVER_ERROR = "server-error"
@@ -153,6 +155,7 @@ _WARNINGS = frozenset(
         EventKind.CLAIM_UNKNOWN,
         EventKind.CLAIMS_FAILED,
         EventKind.CLAIMS_SET_ASIDE,
+        EventKind.WATCH_DROPPED,
         EventKind.SERVER_ERROR,
     }
 )
