@@ -101,12 +101,25 @@ def compare(
     if error is not None:
         return []
     found = []
+    devices = [_devices(*each) for each in zip(wanted.steps, wanted.random, strict=True)]
     for each in _differences(wanted, ours["runs"][0]["steps"]):
         fact = Fact(
             scenario, version, each.step, each.path, each.expected, each.actual,
-            wanted.steps, each.is_random,
+            devices, each.is_random,
         )  # fmt: skip
         found.append(attrs.evolve(each, deviation=named(fact)))
+    return found
+
+
+def _devices(facts: Facts, random: Mapping[str, Seen]) -> dict[str, set[str]]:
+    """Return the devices that each pod has after a step, in some run."""
+    found: dict[str, set[str]] = {}
+    values = [(path, [ids]) for path, ids in facts.items()]
+    values += [(path, list(seen.values)) for path, seen in random.items()]
+    for path, lists in values:
+        if path.startswith("devices "):
+            uid = path.split(" ")[1]
+            found.setdefault(uid, set()).update(*(ids for ids in lists if ids != ABSENT))
     return found
 
 

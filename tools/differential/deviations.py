@@ -5,7 +5,7 @@ Each says exactly what the mock may show instead of what.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -24,8 +24,8 @@ class Fact:
     path: str
     expected: Any
     actual: Any
-    steps: Sequence[Mapping[str, Any]] = ()
-    """The reference's facts of all steps."""
+    devices: Sequence[Mapping[str, Collection[str]]] = ()
+    """Per step the devices of each pod in the reference."""
     is_random: bool = False
     """True if ``expected`` has all values that were seen."""
 
@@ -51,13 +51,13 @@ def _is_reported_with_the_gate_off(fact: Fact) -> bool:
     on = minor(fact.version) >= 36
     if (fact.scenario.get("feature_gates") or {}).get("ResourceHealthStatus", on):
         return False
-    # "devices UID CONTAINER RESOURCE" to IDs, before or after the step.
-    facts = {**fact.steps[fact.step - 1], **fact.steps[fact.step]} if fact.step else fact.steps[0]
     sent = _sent(steps_of(fact.scenario)[fact.step])
+    # Of any step before: a deleted pod keeps its devices for a while.
     using = {
-        path.split(" ")[1]
-        for path, ids in facts.items()
-        if path.startswith("devices ") and not sent.isdisjoint(ids)
+        uid
+        for devices in fact.devices[: fact.step + 1]
+        for uid, ids in devices.items()
+        if not sent.isdisjoint(ids)
     }
     return bool(fact.actual) and using.issuperset(fact.actual)
 
@@ -76,3 +76,8 @@ DEVIATIONS: Final[tuple[Deviation, ...]] = (
         _is_reported_with_the_gate_off,
     ),
 )
+
+
+def deviations_of(quirks: str) -> tuple[Deviation, ...]:
+    """Return the deviations of the mock with these quirks: ``reference`` or ``default``."""
+    return DEVIATIONS

@@ -187,8 +187,12 @@ def _scoped(allocation: PodAllocation, hints: DeviceHintProvider) -> AllocationS
     scope = policy.scope if policy.asks_for_hints else None
     if scope is ScopeName.POD:
         _align_pod(allocation, hints)
+    is_pod_level = allocation.rules.pod_level_rejection and allocation.pod.has_resources
     for container, is_init in allocation.pod.all_containers():
-        requests = allocation.requests(container)
+        # The topology manager calls AllocatePod for such a pod, and the device manager ignores it:
+        # devices are allocated when the container starts (``admitUsingPodResources``, v1.36).
+        is_deferred = is_pod_level and scope is ScopeName.POD
+        requests = {} if is_deferred else allocation.requests(container)
         # Taken before the hints and the choice: the explanation shows what they had to
         # choose from.
         step = Step(container.name, allocation.snapshot(requests, container.name))

@@ -30,6 +30,7 @@ def machine(state: State) -> Plain:
         made["feature_gates"] = gates
     if state.chance(0.15):
         made["node"] = rng.choice(({"cpu": "4"}, {"memory": "2Gi"}, {"pods": "3"}))
+        state.node = made["node"]
     if state.chance(0.15):
         made["other"] = _other(state)
         state.has_other = True
@@ -65,7 +66,7 @@ def _gates(state: State) -> dict[str, bool]:
     gates = {}
     if state.version >= 31 and state.chance(0.7):
         gates["ResourceHealthStatus"] = state.chance(0.75)
-    if state.version >= 36 and state.chance(0.1):
+    if state.version >= 36 and state.chance(0.15):
         gates["PodLevelResourceManagers"] = True
     return gates
 

@@ -14,7 +14,8 @@ def pod(state: State, uid: str | None = None) -> Plain:
     ]
     apps = [container(state, f"main-{number}") for number in range(rng.choice((1, 1, 1, 2)))]
     made: Plain = {"uid": uid or state.new_uid(), "containers": apps, "init_containers": inits}
-    if state.chance(0.1):
+    # With more requests of its own than of its containers, it would be refused by the node.
+    if not state.node and state.chance(0.15):
         made["pod_level"] = True
     return made
 
@@ -29,9 +30,9 @@ def container(state: State, name: str) -> Plain:
     for resource in rng.sample(known, min(len(known), rng.choice((1, 1, 1, 2)))):
         if state.chance(0.9):
             limits[resource] = rng.choice((0, 1, 1, 1, 1, 1, 2, 2, 3, 5))
-    if state.chance(0.5 if state.has_other else 0.1):
+    if state.chance(0.5 if state.has_other or "cpu" in state.node else 0.1):
         limits["cpu"] = rng.choice((1, 2, 3))
-    if state.chance(0.05):
+    if state.chance(0.5 if "memory" in state.node else 0.05):
         limits["memory"] = 1 << 30
     return {"name": name, "limits": limits}
 

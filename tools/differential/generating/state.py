@@ -19,6 +19,8 @@ class State:
     rng: random.Random
     version: int
     numa: tuple[int, ...] = (0,)
+    node: Plain = attrs.field(factory=dict)
+    """Resources other than devices of which the node has little."""
     has_other: bool = False
     """True if a provider gives hints for CPUs."""
     plugins: dict[str, Plain] = attrs.field(factory=dict)

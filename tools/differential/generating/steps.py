@@ -24,7 +24,7 @@ def step(state: State) -> Plain:
 def admit(state: State, pod: Plain | None = None) -> Plain:
     """Admit a pod."""
     pod = pod or pods.pod(state)
-    if state.chance(0.06):
+    if state.chance(0.1):
         # Both keep their devices during the call, so this is decided, not random.
         pod["meanwhile"] = pods.simple(_any(state), state.new_uid())
         state.admitted(pod["meanwhile"])
@@ -87,7 +87,7 @@ def delete(state: State) -> Plain | None:
 
 def retire(state: State) -> Plain | None:
     """Delete a pod gracefully, or let the containers of such a pod exit."""
-    if state.retiring and state.chance(0.6):
+    if state.retiring and state.chance(0.8):
         uid = state.rng.choice(state.retiring)
         state.gone(uid)
         return {"exit": uid}
@@ -127,7 +127,8 @@ def register(state: State) -> Plain | None:
         return {"register": {"resource": RESOURCES[0], "version": version}}
     if state.chance(0.05):
         name = rng.choice(("gpu", "kubernetes.io/x", "requests.vendor.com/x"))
-        return {"register": {"resource": name}}
+        # The version is checked first.
+        return {"register": {"resource": name} | ({"version": "v9"} if state.chance(0.4) else {})}
     resource = rng.choice(sorted(state.away) or [*sorted(state.plugins), *RESOURCES[:2]])
     described = returned(state, resource)
     same = {"same_socket": True} if resource in state.plugins and state.chance(0.25) else {}
@@ -154,7 +155,7 @@ def returned(state: State, resource: str) -> Plain:
 
 def watch(state: State) -> Plain | None:
     """Register a plugin through the watched directory, or remove one from there."""
-    if state.watched and state.chance(0.5):
+    if state.watched and state.chance(0.7):
         resource = state.rng.choice(sorted(state.watched))
         state.left(resource)
         return {"unwatch": resource}
@@ -194,9 +195,18 @@ def grace(state: State) -> Plain | None:
     return {"grace": state.rng.choice((200, 299, 301, 360, 360))}
 
 
+def reboots(state: State, probability: float) -> bool:
+    """Decide between reboot and restart: no pod is being deleted in a reboot.
+
+    There is no container to wait for then, and when the pod goes is not the device manager's
+    decision.
+    """
+    return not state.retiring and state.chance(probability)
+
+
 def restart(state: State) -> Plain:
     """Restart the kubelet or the node; often plugins are back before pods are admitted again."""
-    how: Plain = {"reboot": state.chance(0.5)}
+    how: Plain = {"reboot": reboots(state, 0.5)}
     before = dict(state.plugins)
     state.restarted()
     if state.chance(0.1):
@@ -223,4 +233,4 @@ _MAKERS: Final[tuple[Maker, ...]] = (
     admit, again, start, finish, delete, retire, change_list, change_old_list,
     register, watch, stop, stop_old, grace, restart,
 )  # fmt: skip
-_WEIGHTS: Final = (16, 4, 14, 2, 3, 4, 9, 3, 5, 2, 4, 4, 3, 6)
+_WEIGHTS: Final = (16, 4, 14, 2, 3, 6, 9, 3, 5, 4, 4, 4, 3, 6)

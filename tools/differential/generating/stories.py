@@ -133,7 +133,7 @@ def _reboot(state: State, resource: str) -> Iterator[Plain]:
     state.restarted()
     state.registered(resource, described)
     before = [{"resource": resource, **copy.deepcopy(described)}]
-    yield {"restart": {"reboot": state.chance(0.8), "before": before}}
+    yield {"restart": {"reboot": steps.reboots(state, 0.8), "before": before}}
     yield _pod(state, resource)
 
 

@@ -488,10 +488,11 @@ func (n *node) all() []*served {
 	return found
 }
 
+var stacks = make([]byte, 1<<20)
+
 // followed returns how many ListAndWatch streams the kubelet reads: it has no other way to tell.
 func followed() int {
-	buffer := make([]byte, 1<<20)
-	return bytes.Count(buffer[:runtime.Stack(buffer, true)], []byte("v1beta1.(*server).runClient("))
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("v1beta1.(*server).runClient("))
 }
 
 // passes lets time pass for plugins that are away.
