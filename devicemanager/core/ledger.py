@@ -150,6 +150,8 @@ class Ledger:
         self._pods: dict[PodUid, AllocatedByContainer] = {}
         self._index: dict[ResourceName, _Index] = {}
         self._leaked: list[Draft] = []
+        # Only for Q4: resources of which a choice was tried, perhaps without success.
+        self._tried: set[ResourceName] = set()
         # Resources of entries without devices, which only a foreign checkpoint has.
         self._without_devices: frozenset[ResourceName] = frozenset()
         # Only for Q25: drafts with reservations, and the part of them that counts as free.
@@ -198,7 +200,9 @@ class Ledger:
     def is_in_use(self, resource: ResourceName) -> bool:
         """True if a device of the resource is in use, or an entry names the resource."""
         index = self._index.get(resource)
-        return (index is not None and bool(index.users)) or resource in self._without_devices
+        if index is not None and index.users:
+            return True
+        return resource in self._without_devices or resource in self._tried
 
     def count(self, resource: ResourceName) -> int:
         """Return the number of devices of a resource in use."""
@@ -244,6 +248,14 @@ class Ledger:
                     yield resource, ids
 
     # -- writing ---------------------------------------------------------------------
+
+    def note_tried(self, resource: ResourceName) -> None:
+        """Count a resource as in use, because a choice of its devices begins (Q4).
+
+        The kubelet adds the resource to ``allocatedDevices`` before it has any device
+        (``devicesToAllocate``, v1.36).
+        """
+        self._tried.add(resource)
 
     def reserve(self, draft: Draft, resource: ResourceName, ids: frozenset[DeviceId]) -> None:
         """Mark devices as in use by a draft, before Allocate is called."""
@@ -296,6 +308,7 @@ class Ledger:
         Leaked devices become free (Q4), and reserved devices count as free (Q25).
         """
         leaked, self._leaked = self._leaked, []
+        self._tried.clear()
         for draft in leaked:
             self.drop(draft)
         if self._open is not None:

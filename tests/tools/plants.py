@@ -132,14 +132,14 @@ PLANTS: Final = (
     Plant(
         "the checksum does not cover the name of the type of a UID",
         "checkpoint.text",
-        '{{PodUID:(string){entry.pod_uid} ',
-        '{{PodUID:{entry.pod_uid} ',
+        "{{PodUID:(string){entry.pod_uid} ",
+        "{{PodUID:{entry.pod_uid} ",
     ),
     Plant(
         "checkpoint entries whose response cannot be read are kept",
         f"{_MANAGER}.checkpointing",
-        "_ledger_entry(entry) for entry in entries if is_response(entry.alloc_resp or b\"\")",
-        "_ledger_entry(entry) for entry in entries if is_response(b\"\")",
+        '_ledger_entry(entry) for entry in entries if is_response(entry.alloc_resp or b"")',
+        '_ledger_entry(entry) for entry in entries if is_response(b"")',
     ),
     Plant(
         "resources of the checkpoint are unknown until their plugin is back",

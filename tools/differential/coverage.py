@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from tools.differential.plain import plain_text
@@ -109,7 +110,7 @@ def _reached(scenario: Scenario, answer: Plain) -> Iterator[str]:
     for step, outcome in zip(steps, outcomes, strict=True):
         yield f"step: {kind_of(step)}"
         for text in _texts(outcome):
-            for name, pattern in (TEXTS | _SINCE).items():
+            for name, pattern in {**TEXTS, **_SINCE}.items():
                 if re.search(pattern, plain_text(text)):
                     yield f"text: {name}"
         yield from _branches(step, outcome)
@@ -194,24 +195,24 @@ def _branches(step: Plain, outcome: Plain) -> Iterator[str]:
     names: list[tuple[str, object]] = []
     if kind == "admit":
         pod, hints = step["admit"], (outcome.get("hints") or {}).get("container") or {}
+        every_hint = [one for each in hints.values() for one in each or ()]
         affinities = [each for each in (outcome.get("affinity") or {}).values() if each]
         every = [*pod["containers"], *(pod.get("init_containers") or ())]
         names += [
             ("two admissions at once", outcome.get("meanwhile")),
             ("pod level resources", pod.get("pod_level")),
             ("no hints possible", [] in hints.values()),
-            ("hints not preferred", any(not one["preferred"] for each in hints.values() for one in each or ())),
+            ("hints not preferred", any(not one["preferred"] for one in every_hint)),
             ("affinity preferred", any(each["preferred"] for each in affinities)),
             ("affinity not preferred", any(not each["preferred"] for each in affinities)),
-            ("several resources in a container",
-             outcome["admit"] and any(sum(map(bool, each["limits"].values())) > 1 for each in every)),
+            ("several resources in a container", outcome["admit"] and any(map(_asks_two, every))),
             ("a rejected pod holds devices",
              not outcome["admit"] and any((outcome["devices"].get(pod["uid"]) or {}).values())),
         ]  # fmt: skip
         yield from _reuse(pod, outcome)
     elif kind == "restart":
         how, verdicts = step["restart"], (outcome.get("readmitted") or {}).values()
-        calls = outcome.get("calls") or ()
+        methods = {each["method"] for each in outcome.get("calls") or ()}
         names += [
             ("reboot", how.get("reboot")),
             ("plugin back before readmission", how.get("before") and verdicts),
@@ -219,15 +220,16 @@ def _branches(step: Plain, outcome: Plain) -> Iterator[str]:
             ("checkpoint replaced", how.get("checkpoint") is not None),
             ("admitted again after a restart", any(each["admit"] for each in verdicts)),
             ("refused after a restart", any(not each["admit"] for each in verdicts)),
-            ("readmission asks PreStart", any(each["method"] == "PreStartContainer" for each in calls)),
+            ("readmission asks PreStart", "PreStartContainer" in methods),
         ]  # fmt: skip
         if how.get("checkpoint") is not None:
             yield from _file(how["checkpoint"])
     elif kind == "list" and outcome["written"]:
         names.append(("written without an allocation", True))
     options = [each for each in (outcome.get("started") or {}).values() if each]
-    calls = [each for each in outcome.get("calls") or ()]
-    asked = [each for each in calls if each["method"] == "GetPreferredAllocation"]
+    asked = [
+        each for each in outcome.get("calls") or () if each["method"] == "GetPreferredAllocation"
+    ]
     lists = outcome.get("lists") or {}
     containers = [
         container
@@ -245,12 +247,19 @@ def _branches(step: Plain, outcome: Plain) -> Iterator[str]:
         ("status of mixed health", any(len(each) > 1 for each in statuses)),
         ("CDI names", any(each.get("CDIDevices") for each in options)),
         ("preference asked", asked),
-        ("preference with devices that must be included", any(each.get("must_include") for each in asked)),
+        (
+            "preference with devices that must be included",
+            any(each.get("must_include") for each in asked),
+        ),
         ("CPUs in List", any(each.get("cpu_ids") for each in containers)),
         ("memory in List", any(each.get("memory") for each in containers)),
         ("Get of an unknown pod", "error" in (lists.get("get missing") or {})),
     ]  # fmt: skip
     yield from (f"branch: {name}" for name, value in names if value)
+
+
+def _asks_two(container: Plain) -> bool:
+    return sum(map(bool, container["limits"].values())) > 1
 
 
 def _reuse(pod: Plain, outcome: Plain) -> Iterator[str]:
@@ -305,7 +314,7 @@ def _history(steps: Sequence[Plain], outcomes: Sequence[Plain]) -> Iterator[str]
 def _followed(outcome: Plain) -> Iterator[str]:
     """Compare what a plugin prefers first with what Allocate gets."""
     calls = outcome.get("calls") or ()
-    for asked, given in zip(calls, calls[1:], strict=False):
+    for asked, given in pairwise(calls):
         if asked["method"] != "GetPreferredAllocation" or given["method"] != "Allocate":
             continue
         first = sorted(asked["available"])[: asked["size"]]

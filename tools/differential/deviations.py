@@ -59,6 +59,8 @@ def _is_reported_with_the_gate_off(fact: Fact) -> bool:
         for uid, ids in devices.items()
         if not sent.isdisjoint(ids)
     }
+    # Pods of the checkpoint: only the file says what they have.
+    using.update(fact.scenario.get("active_pods") or ())
     return bool(fact.actual) and using.issuperset(fact.actual)
 
 

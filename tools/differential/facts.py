@@ -68,7 +68,7 @@ def _options(path: str, options: Mapping[str, Any] | None) -> Iterator[_Pair]:
     # A container without devices has no options.
     options = options or dict.fromkeys(_FIELDS)
     if "error" in options:
-        yield f"{path} error", plain_text(options["error"])
+        yield f"{path} error", plain_text(str(options["error"]))
         return
     for field, names in _FIELDS.items():
         values = [{name: each[name] for name in names} for each in options[field] or ()]

@@ -132,7 +132,10 @@ class _Node:
 
     def close(self) -> None:
         """Stop all plugins."""
-        for plugin in (*self._plugins.values(), *(each for old in self._old.values() for each in old)):
+        for plugin in (
+            *self._plugins.values(),
+            *(each for replaced in self._old.values() for each in replaced),
+        ):
             plugin.stop()
 
     # -- steps -----------------------------------------------------------------------

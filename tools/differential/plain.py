@@ -14,7 +14,6 @@ from devicemanager.kubelet.pods.admission import Admission
 from tools.differential.plugins import code_of
 from tools.replay.scenario import Plain, affinity_of
 
-
 _ENDPOINT: Final = re.compile(r"endpoint \S+ has|endpoint &\{.*\} has")
 
 
@@ -29,9 +28,7 @@ def plain_affinity(admission: Admission) -> Plain:
     explanation = admission.explanation
     assert explanation is not None
     merged = {step.container: step.merge.affinity for step in explanation.steps if step.merge}
-    return {
-        name: affinity_of(merged.get(name, merged.get(None))) for name in admission.containers
-    }
+    return {name: affinity_of(merged.get(name, merged.get(None))) for name in admission.containers}
 
 
 def plain_options(options: RunOptions) -> Plain:

@@ -34,40 +34,38 @@ class PlantError(Exception):
     """The text that a plant replaces is not there exactly once."""
 
 
-class _Planting(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
-    """Finder and loader of one module, with other source."""
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loader of a module with other source."""
+
+    source = ""
+
+    def get_data(self, path: str) -> bytes:
+        return self.source.encode()
+
+    def path_stats(self, path: str) -> Any:
+        # Not cached, neither the right nor the wrong module.
+        raise OSError("a planted module")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finder of one module, with other source."""
 
     def __init__(self, plant: Plant) -> None:
-        found = importlib.machinery.PathFinder.find_spec(plant.module, self._path(plant.module))
-        if found is None or found.origin is None:
-            raise PlantError(f"{plant.name}: there is no module {plant.module}")
-        source = Path(found.origin).read_text()
+        path = _ROOT / f"{plant.module.replace('.', '/')}.py"
+        source = path.read_text()
         if (count := source.count(plant.old)) != 1:
             raise PlantError(f"{plant.name}: {plant.module} has {count} times {plant.old!r}")
-        self._module, self._origin = plant.module, found.origin
+        self._module, self._path = plant.module, str(path)
         self._source = source.replace(plant.old, plant.new)
-
-    @staticmethod
-    def _path(module: str) -> list[str] | None:
-        parent = module.rpartition(".")[0]
-        return [str(_ROOT / parent.replace(".", "/"))] if parent else None
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self._module:
             return None
-        return importlib.util.spec_from_file_location(fullname, self._origin, loader=self)
-
-    def get_filename(self, fullname: str) -> str:
-        # Not the origin: Python would take the compiled file of the right module.
-        return f"<planted {fullname}>"
-
-    def get_data(self, path: str | bytes) -> bytes:
-        return self._source.encode()
-
-    def path_stats(self, path: str | bytes) -> Any:
-        raise OSError("planted modules are not cached")
+        loader = _Loader(fullname, self._path)
+        loader.source = self._source
+        return importlib.util.spec_from_file_location(fullname, self._path, loader=loader)
 
 
 @contextmanager
@@ -75,7 +73,7 @@ def planted(plant: Plant) -> Iterator[None]:
     """Plant a wrong behaviour, if its module has not been imported. Raises PlantError."""
     if plant.module in sys.modules:
         raise PlantError(f"{plant.name}: {plant.module} is already imported")
-    finder = _Planting(plant)
+    finder = _Finder(plant)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -104,7 +102,9 @@ def notice_all(version: str, program: Path, options: argparse.Namespace) -> bool
                 rows.append((plant.name, by))
     for name, by in rows:
         print(f"  {by or 'NOT NOTICED':24} {name}")
-    print(f"{version}: {noticed} of {len(PLANTS)} planted errors are noticed, {_LEAST} are required")
+    print(
+        f"{version}: {noticed} of {len(PLANTS)} planted errors are noticed, {_LEAST} are required"
+    )
     NOTICED.write_text(json.dumps({name: by for name, by in rows if by}, indent=1) + "\n")
     return noticed >= _LEAST
 

@@ -208,9 +208,7 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
     # -- the API ---------------------------------------------------------------------
 
     def GetInfo(self, request: Any, context: grpc.ServicerContext) -> reg.PluginInfo:
-        return reg.PluginInfo(
-            type=DEVICE_PLUGIN, name=self._resource, supported_versions=[VERSION]
-        )
+        return reg.PluginInfo(type=DEVICE_PLUGIN, name=self._resource, supported_versions=[VERSION])
 
     def NotifyRegistrationStatus(
         self, request: reg.RegistrationStatus, context: grpc.ServicerContext
@@ -301,8 +299,8 @@ class _Handled:
             disconnect(*arguments)
             self._count("ends")
 
-        handler.update = counted_update  # type: ignore[method-assign]
-        handler.disconnect = counted_disconnect  # type: ignore[method-assign]
+        handler.update = counted_update  # type: ignore[method-assign, assignment]
+        handler.disconnect = counted_disconnect  # type: ignore[method-assign, assignment]
 
     def _count(self, what: str) -> None:
         with self._changed:
@@ -324,7 +322,7 @@ def _handled(kubelet: MockKubelet) -> _Handled:
     found = handler.__dict__.get(_COUNTED)
     if found is None:
         found = handler.__dict__[_COUNTED] = _Handled(kubelet)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _ids(ids: Sequence[str]) -> tuple[DeviceId, ...]:
@@ -334,9 +332,7 @@ def _ids(ids: Sequence[str]) -> tuple[DeviceId, ...]:
 def _device(described: Described) -> dp.Device:
     numa = described.get("numa")
     topology = (
-        None
-        if numa is None
-        else dp.TopologyInfo(nodes=[dp.NUMANode(ID=number) for number in numa])
+        None if numa is None else dp.TopologyInfo(nodes=[dp.NUMANode(ID=number) for number in numa])
     )
     return dp.Device(
         ID=described["id"], health=described.get("health", "Healthy"), topology=topology

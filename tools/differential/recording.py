@@ -77,7 +77,9 @@ def read(path: Path) -> Iterator[Recorded]:
         random: list[dict[str, Seen]] = []
         facts: Facts = {}
         for step in expect.get("steps", ()):
-            kept = {name: value for name, value in facts.items() if name not in step.get("gone", ())}
+            kept = {
+                name: value for name, value in facts.items() if name not in step.get("gone", ())
+            }
             facts = kept | step["facts"]
             steps.append(facts)
             random.append(

@@ -60,9 +60,7 @@ class Tally:
 class Comparison:
     """Comparison of both sides at one version."""
 
-    def __init__(
-        self, reference: Reference, version: str, mode: ours.Mode | None = None
-    ) -> None:
+    def __init__(self, reference: Reference, version: str, mode: ours.Mode | None = None) -> None:
         self._reference = reference
         self._version = version
         self._mode = mode or ours.Mode()
@@ -101,7 +99,10 @@ class Comparison:
 
     def _compared(self, scenario: Scenario) -> tuple[Plain, Expected, list[Disagreement]]:
         """Compare, with more runs of the reference as long as they can explain a difference."""
-        played = ours.play(scenario, self._version, self._mode)
+        try:
+            played = ours.play(scenario, self._version, self._mode)
+        except Exception as error:  # a bug, which must not end the run
+            return {}, Expected(), [Disagreement(0, "mock", "results", repr(error))]
         for runs in (_RUNS, _MORE_RUNS, _MOST_RUNS):
             answer, wanted, differing = self._once(scenario, runs, played)
             if not _unexplained(differing) and (runs >= _MORE_RUNS or not wanted.is_open):

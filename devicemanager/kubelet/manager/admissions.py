@@ -94,6 +94,8 @@ class Admissions:
         self._state.note_admission(allocation.pod.uid)
         # Q10: the new pod is active, also if an ended pod had its UID, and keeps what that had.
         if self._state.frees_late and (takes_hints or allocation.needs_devices):
+            if not takes_hints:
+                allocation.note_known()
             self._state.free_inactive()
         allocation.reusable = self._state.begin_reuse(allocation.pod.uid)
 

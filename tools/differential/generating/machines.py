@@ -21,9 +21,13 @@ def machine(state: State) -> Plain:
         "policy_options": _options(state),
     }
     if state.chance(0.02):
-        made |= rng.choice(({"policy": "odd"}, {"scope": "odd"}, {"numa_nodes": list(range(9))}))
+        # One error: a kubelet checks its configuration before the topology manager does, in
+        # another order.
+        wrong = rng.choice(({"policy": "odd"}, {"scope": "odd"}, {"numa_nodes": list(range(9))}))
+        made |= {"policy": "restricted", "policy_options": {}} | wrong
     # The reference indexes distances by NUMA node ID and panics if IDs have gaps (Q28).
-    if state.numa == tuple(range(len(state.numa))) and state.chance(0.8):
+    has_distances = made["numa_nodes"] == list(range(len(state.numa)))
+    if has_distances and state.chance(0.8):
         made["numa_distances"] = _distances(state)
     gates = _gates(state)
     if gates:
@@ -75,14 +79,10 @@ def _other(state: State) -> Plain:
     rng = state.rng
     subsets = [[node] for node in state.numa] + [list(state.numa)]
     hints = [
-        {"nodes": nodes, "preferred": len(nodes) == 1}
-        for nodes in subsets
-        if state.chance(0.6)
+        {"nodes": nodes, "preferred": len(nodes) == 1} for nodes in subsets if state.chance(0.6)
     ]
     return {
         "hints": rng.choice((None, hints, hints, hints)),
         "cpus": rng.choice(([], [0, 1], [2, 7, 9])),
-        "memory": rng.choice(
-            ([], [{"type": "memory", "size": 1 << 30, "nodes": [state.numa[0]]}])
-        ),
+        "memory": rng.choice(([], [{"type": "memory", "size": 1 << 30, "nodes": [state.numa[0]]}])),
     }

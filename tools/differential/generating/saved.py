@@ -29,7 +29,7 @@ def _checkpoint(state: State, pods: list[Plain]) -> Checkpoint:
     resources = {entry.resource_name for entry in entries}
     if state.chance(0.3):
         resources = {rng.choice(RESOURCES)}
-    return Checkpoint(tuple(entries), {name: ("old-0",) for name in sorted(resources)})
+    return Checkpoint(tuple(entries), dict.fromkeys(sorted(resources), ("old-0",)))
 
 
 def _entry(state: State, uid: str, container: str, resource: str, count: int) -> PodDevicesEntry:

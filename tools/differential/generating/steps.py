@@ -195,18 +195,12 @@ def grace(state: State) -> Plain | None:
     return {"grace": state.rng.choice((200, 299, 301, 360, 360))}
 
 
-def reboots(state: State, probability: float) -> bool:
-    """Decide between reboot and restart: no pod is being deleted in a reboot.
-
-    There is no container to wait for then, and when the pod goes is not the device manager's
-    decision.
-    """
-    return not state.retiring and state.chance(probability)
-
-
-def restart(state: State) -> Plain:
+def restart(state: State) -> Plain | None:
     """Restart the kubelet or the node; often plugins are back before pods are admitted again."""
-    how: Plain = {"reboot": reboots(state, 0.5)}
+    # When a pod that is being deleted goes after a restart is not the device manager's decision.
+    if state.retiring:
+        return None
+    how: Plain = {"reboot": state.chance(0.5)}
     before = dict(state.plugins)
     state.restarted()
     if state.chance(0.1):

@@ -112,6 +112,8 @@ def _away(state: State, resource: str) -> Iterator[Plain]:
 
 def _reboot(state: State, resource: str) -> Iterator[Plain]:
     """A pod lives through a restart or reboot; its plugin is back before it, perhaps changed."""
+    if state.retiring:
+        return
     yield _healthy(state, resource)
     admitted = _pod(state, resource, 2)
     yield admitted
@@ -133,7 +135,7 @@ def _reboot(state: State, resource: str) -> Iterator[Plain]:
     state.restarted()
     state.registered(resource, described)
     before = [{"resource": resource, **copy.deepcopy(described)}]
-    yield {"restart": {"reboot": steps.reboots(state, 0.8), "before": before}}
+    yield {"restart": {"reboot": state.chance(0.8), "before": before}}
     yield _pod(state, resource)
 
 
@@ -195,7 +197,7 @@ def _full(state: State, resource: str) -> Iterator[Plain]:
     else:
         state.gone(uid)
         yield {"delete": uid}
-    if state.chance(0.3):
+    if not state.retiring and state.chance(0.3):
         yield {"restart": {"reboot": False, "before": _back(state)}}
     yield _pod(state, resource, 2)
 
