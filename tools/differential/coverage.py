@@ -64,6 +64,7 @@ _BRANCHES: Final = (
     "CDI names", "Get of an unknown pod", "a rejected pod holds devices",
     "an ended pod holds devices", "status of mixed health", "config error", "distances compared",
     "written without an allocation", "start again",
+    "survives a restart without its plugin", "start with a limit of 0",
 )  # fmt: skip
 
 
@@ -115,6 +116,15 @@ def _reached(scenario: Scenario, answer: Plain) -> Iterator[str]:
                     yield f"text: {name}"
         yield from _branches(step, outcome)
     yield from (f"branch: {name}" for name in _history(steps, outcomes))
+    zero = {
+        (pod["uid"], container["name"])
+        for pod in (step["admit"] for step in steps if "admit" in step)
+        for container in pod["containers"]
+        if 0 in container["limits"].values()
+    }
+    for step, outcome in zip(steps, outcomes, strict=True):
+        if any((step.get("start"), name) in zero for name in outcome.get("started") or ()):
+            yield "branch: start with a limit of 0"
 
 
 def _texts(outcome: Plain) -> Iterator[str]:
@@ -220,6 +230,15 @@ def _branches(step: Plain, outcome: Plain) -> Iterator[str]:
             ("checkpoint replaced", how.get("checkpoint") is not None),
             ("admitted again after a restart", any(each["admit"] for each in verdicts)),
             ("refused after a restart", any(not each["admit"] for each in verdicts)),
+            (
+                "survives a restart without its plugin",
+                any(
+                    verdict["admit"] and not outcome["allocatable"].get(resource)
+                    for uid, verdict in (outcome.get("readmitted") or {}).items()
+                    for held in (outcome["devices"].get(uid) or {}).values()
+                    for resource in held
+                ),
+            ),
             ("readmission asks PreStart", "PreStartContainer" in methods),
         ]  # fmt: skip
         if how.get("checkpoint") is not None:

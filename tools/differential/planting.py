@@ -98,6 +98,7 @@ def notice_all(version: str, program: Path, options: argparse.Namespace) -> bool
                     if not made:
                         made = _results(version, program, options, file)
                     by = notices(number, file)
+                    _record(file, by)
                 noticed += bool(by)
                 rows.append((plant.name, by))
     for name, by in rows:
@@ -107,6 +108,14 @@ def notice_all(version: str, program: Path, options: argparse.Namespace) -> bool
     )
     NOTICED.write_text(json.dumps({name: by for name, by in rows if by}, indent=1) + "\n")
     return noticed >= _LEAST
+
+
+def _record(file: Path, scenario: str) -> None:
+    """Record a scenario, because it notices what the recorded ones do not."""
+    lines = [line for line in file.read_text().splitlines() if f'"id":"{scenario}"' in line]
+    if scenario and lines:
+        with RECORDED.open("a") as recorded:
+            recorded.write(f"{lines[0]}\n")
 
 
 def _results(version: str, program: Path, options: argparse.Namespace, file: Path) -> int:

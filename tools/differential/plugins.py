@@ -17,7 +17,7 @@ from devicemanager.core.errors import EndpointError, RpcError
 from devicemanager.core.ids import DeviceId
 from devicemanager.kubelet.mock import MockKubelet
 from devicemanager.testing import fakes
-from devicemanager.testing.fakes import FakeCall
+from devicemanager.testing.fakes import FakeCall, Preference
 from podresources import sockets
 from protos import deviceplugin_v1beta1 as dp
 from protos import deviceplugin_v1beta1_grpc as dp_grpc
@@ -89,6 +89,15 @@ def send_register(socket: Path, version: str, endpoint: str, resource: str) -> N
             raise Rejected(code_of(error), str(error.details())) from error
 
 
+def _preference(described: Described) -> Preference | None:
+    """Return the preference of a plugin that prefers the last devices of its first list, offered
+    or not; None for other plugins."""
+    if described.get("preferred") != "listed":
+        return None
+    listed = tuple({DeviceId(each["id"]) for each in described.get("devices") or ()})
+    return lambda _, must_include, size: fakes.last(listed, must_include, size)
+
+
 class MemoryPlugin:
     """A plugin without a socket."""
 
@@ -99,7 +108,10 @@ class MemoryPlugin:
             called(plain_call(call) | {"resource": resource, "plugin": name})
 
         self.name = name
-        self._fake = ScenarioPlugin(name, resource, described, record)
+        preferred = _preference(described)
+        known = {**described, "preferred": ""} if preferred else described
+        self._fake = ScenarioPlugin(name, resource, known, record)
+        self._fake.preference = preferred or self._fake.preference
         self._has_left = False
 
     @property
@@ -258,7 +270,7 @@ class SocketPlugin(dp_grpc.DevicePluginServicer, reg_grpc.RegistrationServicer):
             )
         )
         self._fail(context, "no preference for you" if preferred == "error" else "")
-        prefer = PREFERENCES[preferred]
+        prefer = _preference(self._described) or PREFERENCES[preferred]
         assert prefer is not None, "the kubelet called what the plugin does not offer"
         chosen = prefer(available, must, size)
         return dp.PreferredAllocationResponse(

@@ -331,8 +331,9 @@ class ClientHandler:
         Without ``is_list``, a plugin has disconnected.
         """
         # The first list of a resource is a change even if it has no devices: the file
-        # names the resource from then on.
-        must_write = bool(change.changes) or not self._state.is_noted(resource)
+        # names the resource from then on. A plugin that disconnects before it leaves no trace.
+        is_first = is_list and not self._state.is_noted(resource)
+        must_write = bool(change.changes) or is_first
         if must_write:
             self._state.note_list(resource, change.healthy)
         # After a restart the file can differ from the lists although the list did not change.

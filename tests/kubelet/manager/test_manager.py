@@ -1005,3 +1005,12 @@ def test_concurrent_admissions_for_too_few_devices():
     assert sorted(answers) == [False] * 3 + [True] * 5
     assert len(harness.manager.pods()) == 5
     harness.manager.self_check()
+
+
+def test_plugin_that_disconnects_before_its_first_list_is_not_in_the_checkpoint(tmp_path):
+    harness = Harness(tmp_path)
+    silent = FakePlugin(NIC)
+    silent.register(harness.manager.plugins)
+    silent.leave()
+    harness.plugin("a")
+    assert harness.saved().registered_devices == {GPU: ("a",)}

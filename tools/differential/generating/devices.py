@@ -9,7 +9,7 @@ from devicemanager.core.runoptions import ContainerSettings, DeviceSpec, Mount
 from devicemanager.kubelet.wire import settings as wire
 from tools.differential.generating.state import Plain, State
 
-_PREFERRED: Final = (*["lexical"] * 4, *["reverse"] * 4, "", "short", "garbage", "error")
+_PREFERRED: Final = (*["lexical"] * 4, *["reverse"] * 4, "", "short", "garbage", "error", "listed")
 _ODD_HEALTH: Final = ("Unknown", "healthy", "", "Healthy ")
 
 

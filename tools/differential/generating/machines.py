@@ -32,8 +32,10 @@ def machine(state: State) -> Plain:
     gates = _gates(state)
     if gates:
         made["feature_gates"] = gates
+    if state.has_pod_level:
+        made["policy"] = rng.choice(("best-effort", "restricted", "restricted"))
     if state.chance(0.15):
-        made["node"] = rng.choice(({"cpu": "4"}, {"memory": "2Gi"}, {"pods": "3"}))
+        made["node"] = rng.choice(({"cpu": "4"}, {"memory": "1Gi"}, {"pods": "3"}))
         state.node = made["node"]
     if state.chance(0.15):
         made["other"] = _other(state)
@@ -71,7 +73,7 @@ def _gates(state: State) -> dict[str, bool]:
     if state.version >= 31 and state.chance(0.7):
         gates["ResourceHealthStatus"] = state.chance(0.75)
     if state.version >= 36 and state.chance(0.15):
-        gates["PodLevelResourceManagers"] = True
+        gates["PodLevelResourceManagers"] = state.has_pod_level = True
     return gates
 
 

@@ -37,7 +37,7 @@ def _entry(state: State, uid: str, container: str, resource: str, count: int) ->
     short = resource.rpartition("/")[2]
     ids = tuple(f"{short}-{number:02}" for number in rng.sample(range(8), min(count, 8)))
     nodes = rng.choice(({-1: ids}, {state.numa[0]: ids}, {state.numa[-1]: ids}))
-    response = rng.choice((RESPONSE, RESPONSE, RESPONSE, b"", b"\xff\xff\x00broken"))
+    response = rng.choice((RESPONSE, RESPONSE, b"", b"\xff\xff\x00broken"))
     return PodDevicesEntry(uid, container, resource, nodes, response)
 
 

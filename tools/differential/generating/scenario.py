@@ -23,7 +23,7 @@ def scenario(name: str, version: int) -> Plain:
     """Return the scenario of this name, which seeds all random choices."""
     state = State(random.Random(name), version)
     made: Plain = {"id": name, **machines.machine(state)}
-    if state.chance(0.12):
+    if state.chance(0.16):
         _seeded(state, made)
     made["resources"] = {}
     for resource in RESOURCES[: state.rng.choice((1, 1, 1, 2, 2, 3))]:

@@ -21,6 +21,8 @@ class State:
     numa: tuple[int, ...] = (0,)
     node: Plain = attrs.field(factory=dict)
     """Resources other than devices of which the node has little."""
+    has_pod_level: bool = False
+    """True if resources of pods are on in the topology manager."""
     has_other: bool = False
     """True if a provider gives hints for CPUs."""
     plugins: dict[str, Plain] = attrs.field(factory=dict)

@@ -124,11 +124,12 @@ def register(state: State) -> Plain | None:
     rng = state.rng
     if state.chance(0.08):
         version = rng.choice(("v9", "v1beta1 "))
-        return {"register": {"resource": RESOURCES[0], "version": version}}
+        # The version is checked before the name.
+        name = rng.choice((RESOURCES[0], RESOURCES[0], "gpu"))
+        return {"register": {"resource": name, "version": version}}
     if state.chance(0.05):
         name = rng.choice(("gpu", "kubernetes.io/x", "requests.vendor.com/x"))
-        # The version is checked first.
-        return {"register": {"resource": name} | ({"version": "v9"} if state.chance(0.4) else {})}
+        return {"register": {"resource": name}}
     resource = rng.choice(sorted(state.away) or [*sorted(state.plugins), *RESOURCES[:2]])
     described = returned(state, resource)
     same = {"same_socket": True} if resource in state.plugins and state.chance(0.25) else {}

@@ -19,6 +19,8 @@ def story(state: State) -> list[Plain]:
         first = {"register": {"resource": "vendor.com/gpu", **state.plugins["vendor.com/gpu"]}}
         return [copy.deepcopy(first)]
     resource = state.rng.choice(sorted(state.plugins))
+    if state.has_pod_level and state.chance(0.4):
+        return list(_pod_level(state, resource))
     return list(state.rng.choice(_STORIES)(state, resource))
 
 
@@ -234,6 +236,91 @@ def _two_plugins(state: State, resource: str) -> Iterator[Plain]:
     yield _pod(state, resource)
 
 
+def _wide(state: State, resource: str) -> Iterator[Plain]:
+    """Pods need devices of several NUMA nodes, while others use some of these."""
+    per_node = state.rng.choice((2, 2, 3))
+    short = resource.rpartition("/")[2]
+    listed: list[Plain] = [
+        {"id": f"{short}-{number:02}", "health": "Healthy", "numa": [node]}
+        for number, node in enumerate(node for node in state.numa for _ in range(per_node))
+    ]
+    state.plugins[resource]["devices"] = listed
+    yield {"list": {"resource": resource, "devices": copy.deepcopy(listed)}}
+    for count in (state.rng.choice((1, per_node)), per_node + 1, per_node):
+        pod = pods.simple(resource, state.new_uid(), count)
+        state.admitted(pod)
+        yield {"admit": pod}
+
+
+def _init_elsewhere(state: State, resource: str) -> Iterator[Plain]:
+    """An init container has devices of the last NUMA node, because the first is nearly full."""
+    short = resource.rpartition("/")[2]
+    nodes = [state.numa[0]] * 3 + [state.numa[-1]] * 3
+    listed: list[Plain] = [
+        {"id": f"{short}-{number:02}", "health": "Healthy", "numa": [node]}
+        for number, node in enumerate(nodes)
+    ]
+    state.plugins[resource]["devices"] = listed
+    yield {"list": {"resource": resource, "devices": copy.deepcopy(listed)}}
+    yield _pod(state, resource, 2)
+    pod = pods.simple(resource, state.new_uid(), 1)
+    init = {"name": "init-0", "limits": {resource: 2}, "restartable": state.chance(0.2)}
+    pod["init_containers"] = [init]
+    state.admitted(pod)
+    yield {"admit": pod}
+
+
+def _survives(state: State, resource: str) -> Iterator[Plain]:
+    """A running pod survives a restart without its plugin; it also has a limit of 0."""
+    if state.retiring:
+        return
+    yield _healthy(state, resource)
+    admitted = _pod(state, resource, 2)
+    admitted["admit"]["containers"].append({"name": "none", "limits": {resource: 0}})
+    yield admitted
+    yield _start(state, admitted["admit"]["uid"])
+    described = copy.deepcopy(state.plugins[resource])
+    state.restarted()
+    yield {"restart": {"reboot": False}}
+    state.registered(resource, described)
+    yield {"register": {"resource": resource, **copy.deepcopy(described)}}
+
+
+def _watched(state: State, resource: str) -> Iterator[Plain]:
+    """A plugin comes and goes through the watched directory."""
+    if resource in state.watched:
+        return
+    described = copy.deepcopy(state.plugins[resource])
+    state.left(resource)
+    yield {"stop": resource}
+    state.registered(resource, described)
+    state.watched.add(resource)
+    yield {"watch": {"resource": resource, **copy.deepcopy(described)}}
+    yield _healthy(state, resource)
+    pod = pods.simple(resource, state.new_uid(), 2)
+    pod["meanwhile"] = pods.simple(resource, state.new_uid(), state.rng.choice((1, 5)))
+    state.admitted(pod["meanwhile"])
+    state.admitted(pod)
+    yield {"admit": pod}
+    state.left(resource)
+    yield {"unwatch": resource}
+
+
+def _pod_level(state: State, resource: str) -> Iterator[Plain]:
+    """A pod with resources of its own comes, sometimes when no hints are possible."""
+    yield _healthy(state, resource)
+    if state.chance(0.6):
+        for device in state.plugins[resource]["devices"]:
+            device["numa"] = [-1]
+        listed = copy.deepcopy(state.plugins[resource]["devices"])
+        yield {"list": {"resource": resource, "devices": listed}}
+    pod = {**pods.simple(resource, state.new_uid()), "pod_level": True}
+    state.admitted(pod)
+    yield {"admit": pod}
+    yield _start(state, pod["uid"])
+
+
 _STORIES: Final[tuple[Story, ...]] = (
     _life, _life, _same_uid, _away, _reboot, _reboot, _silent, _init, _init, _full, _two_plugins,
+    _pod_level, _watched, _wide, _wide, _init_elsewhere, _survives,
 )  # fmt: skip

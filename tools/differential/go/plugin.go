@@ -179,7 +179,7 @@ func (p *served) GetPreferredAllocation(_ context.Context, request *pluginapi.Pr
 		})
 		response.ContainerResponses = append(response.ContainerResponses,
 			&pluginapi.ContainerPreferredAllocationResponse{
-				DeviceIDs: prefer(p.spec.Preferred, available, must, int(size)),
+				DeviceIDs: prefer(p.spec, available, must, int(size)),
 			})
 	}
 	if p.spec.Preferred == "error" {
@@ -199,9 +199,20 @@ func (p *served) PreStartContainer(_ context.Context, request *pluginapi.PreStar
 }
 
 // prefer selects devices by the policies of the vectors; both lists are sorted.
-func prefer(policy string, available, must []string, size int) []string {
+func prefer(spec *Plugin, available, must []string, size int) []string {
+	policy := spec.Preferred
 	if policy == "garbage" {
 		return []string{"no-such-device", "another"}
+	}
+	if policy == "listed" {
+		// Offered or not: the last devices of the first list.
+		available = nil
+		for _, device := range spec.Devices {
+			available = append(available, device.ID)
+		}
+		slices.Sort(available)
+		available = slices.Compact(available)
+		policy = "reverse"
 	}
 	rest := []string{}
 	for _, id := range available {
